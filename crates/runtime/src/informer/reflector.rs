@@ -31,16 +31,16 @@ const WATCH_SECONDS: u32 = 300;
 /// nobody waits for them by the second.
 const MISSING_RETRY: Duration = Duration::from_secs(30);
 
-/// A listing of so many objects is one small answer: upstream's page. Stores with more wait a moment for a
-/// sign from their stream before they list again.
-const CHEAP: usize = PAGE as usize;
+/// A relist of so many objects is one small answer: upstream's page. Larger stores wait a moment for their
+/// stream to show progress before they list again.
+const CHEAP_RELIST: usize = PAGE as usize;
 
-/// How long a stream has to show that it is alive. Large kinds are busy ones: there something changes
+/// How long a stream has to show progress. Large kinds are busy ones: there something changes
 /// within this time, and the whole takeover has a second.
-const SIGN_OF_LIFE: Duration = Duration::from_millis(300);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Where we are with the server.
-enum Place {
+enum Position {
     /// Nothing known: everything has to be listed.
     Unknown,
     /// The store reflects this revision.
@@ -50,13 +50,13 @@ enum Place {
 /// Why a stream ended.
 enum End {
     /// As watches do, by themselves.
-    Quiet,
+    Closed,
     /// By itself, but too early: before any event, or within its listing.
-    Cut,
-    /// Somebody needs to know that nothing is missing, and the stream could not show it.
-    Doubted,
+    ClosedEarly,
+    /// Somebody needs to know that nothing is missing, and the stream could not show it in time.
+    Stale,
     /// The server no longer knows our revision.
-    Forgotten,
+    Expired,
     /// The server does not speak WatchList.
     Unsupported,
     Failed(Error),
@@ -92,27 +92,27 @@ pub(super) async fn run(target: &dyn Target, client: &Client, options: &StreamOp
         target,
         client,
         options,
-        place: Place::Unknown,
+        position: Position::Unknown,
         watch_list: true,
         backoff: Backoff::new(options.rng.clone()),
         next_resync: options.resync.map(|every| Instant::now() + every),
         listed: false,
         asked_at: Instant::now(),
-        sign: None,
+        probe: None,
         missing: false,
         lost: false,
     };
     loop {
         if !target.freshness().is_met() {
-            reflector.place = Place::Unknown;
+            reflector.position = Position::Unknown;
         }
         let end = reflector.step().await;
-        reflector.settle(end).await;
+        reflector.handle_end(end).await;
     }
 }
 
-/// A sign of life that a stream is waited for.
-struct Sign {
+/// A stream has to reach what the server was at, to show that it misses nothing.
+struct ProgressProbe {
     /// What the server was at, when it was asked.
     revision: u64,
     asked_at: Instant,
@@ -122,7 +122,7 @@ struct Reflector<'a> {
     target: &'a dyn Target,
     client: &'a Client,
     options: &'a StreamOptions,
-    place: Place,
+    position: Position,
     watch_list: bool,
     backoff: Backoff,
     next_resync: Option<Instant>,
@@ -130,8 +130,7 @@ struct Reflector<'a> {
     listed: bool,
     /// When the stream or listing was asked for.
     asked_at: Instant,
-    /// What the stream has to reach to show that it misses nothing.
-    sign: Option<Sign>,
+    probe: Option<ProgressProbe>,
     /// The server does not serve the kind; that was said once.
     missing: bool,
     /// The server no longer knew our revision: what was written meanwhile may be undone.
@@ -141,38 +140,38 @@ struct Reflector<'a> {
 impl Reflector<'_> {
     /// One stream (or one listing), from its beginning to its end.
     async fn step(&mut self) -> End {
-        match self.place {
-            Place::At(revision) => self.watch(Some(revision), false).await,
-            Place::Unknown if self.watch_list => self.watch(None, true).await,
-            Place::Unknown => match Box::pin(self.list()).await {
+        match self.position {
+            Position::At(revision) => self.watch(Some(revision), false).await,
+            Position::Unknown if self.watch_list => self.watch(None, true).await,
+            Position::Unknown => match Box::pin(self.list()).await {
                 Ok(revision) => {
-                    self.place = Place::At(revision);
-                    End::Quiet
+                    self.position = Position::At(revision);
+                    End::Closed
                 }
-                Err(error) if error.is_gone() => End::Forgotten,
+                Err(error) if error.is_gone() => End::Expired,
                 Err(error) => End::Failed(error),
             },
         }
     }
 
-    /// Draws the consequences of how a stream ended.
-    async fn settle(&mut self, end: End) {
+    /// Decides where and when to go on after a stream has ended.
+    async fn handle_end(&mut self, end: End) {
         let resource = self.target.resource();
         match end {
-            End::Quiet => {}
-            End::Doubted => self.place = Place::Unknown,
+            End::Closed => {}
+            End::Stale => self.position = Position::Unknown,
             End::Unsupported => {
                 debug!(%resource, "the server refuses WatchList, using list and watch");
                 self.watch_list = false;
             }
-            End::Cut => {
+            End::ClosedEarly => {
                 debug!(%resource, "the watch ended early, will retry");
                 self.backoff.wait(None).await;
             }
-            End::Forgotten => {
+            End::Expired => {
                 debug!(%resource, "our revision is too old for the server, listing again");
                 if !crate::mutation::on("ignore-gone") {
-                    self.place = Place::Unknown;
+                    self.position = Position::Unknown;
                     self.lost = true;
                 }
                 self.backoff.wait(None).await;
@@ -182,12 +181,12 @@ impl Reflector<'_> {
                     warn!(%resource, "the API server does not serve this kind: what needs it is off until it does");
                 }
                 self.missing = true;
-                self.place = Place::Unknown;
+                self.position = Position::Unknown;
                 tokio::time::sleep(MISSING_RETRY).await;
             }
             End::Failed(error) => {
                 if error.is_resource_version_too_large() {
-                    self.place = Place::Unknown;
+                    self.position = Position::Unknown;
                     self.lost = true;
                 }
                 warn!(%resource, error = %client::describe(&error), "watch failed, will retry");
@@ -231,7 +230,7 @@ impl Reflector<'_> {
         match end {
             // Half a listing is none; and a server that closes watches at once must not be asked
             // in a tight loop.
-            End::Quiet if !self.listed || events == 0 => End::Cut,
+            End::Closed if !self.listed || events == 0 => End::ClosedEarly,
             end => {
                 // It has delivered: the next trouble is a new one.
                 if events > 0 && self.listed {
@@ -246,24 +245,27 @@ impl Reflector<'_> {
     async fn follow(&mut self, mut stream: WatchStream, from_start: bool) -> (End, u64) {
         let encoding = stream.encoding();
         let mut events: u64 = 0;
-        self.sign = None;
+        self.probe = None;
         loop {
-            let give_up = self.sign.as_ref().map(|sign| sign.asked_at + SIGN_OF_LIFE);
+            let give_up = self
+                .probe
+                .as_ref()
+                .map(|probe| probe.asked_at + PROBE_TIMEOUT);
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
                 () = self.target.freshness().lacking() => match Box::pin(self.probe_progress()).await {
                     true => continue,
-                    false => return (End::Doubted, events),
+                    false => return (End::Stale, events),
                 },
-                () = sleep_until(give_up) => return (End::Doubted, events),
+                () = sleep_until(give_up) => return (End::Stale, events),
                 () = sleep_until(self.next_resync) => {
                     self.resync();
                     continue;
                 }
             };
             let end = match event {
-                None => Some(End::Quiet),
+                None => Some(End::Closed),
                 Some(Err(error)) => Some(End::Failed(error)),
                 Some(Ok(event)) => {
                     events += 1;
@@ -273,7 +275,7 @@ impl Reflector<'_> {
             if let Some(end) = end {
                 return (end, events);
             }
-            self.look_for_sign();
+            self.check_probe();
         }
     }
 
@@ -301,17 +303,17 @@ impl Reflector<'_> {
         None
     }
 
-    /// Remembers where to resume; within a listing there is no such place yet.
+    /// Remembers where to resume; within a listing there is no such position yet.
     fn reached(&mut self, revision: u64) {
         if self.listed && revision > 0 {
-            self.place = Place::At(revision);
+            self.position = Position::At(revision);
         }
     }
 
     /// Asks the server where it is, so that the stream can show that it is there too. False where a new
     /// listing costs no more than that.
     async fn probe_progress(&mut self) -> bool {
-        if !self.listed || self.target.len() <= CHEAP {
+        if !self.listed || self.target.len() <= CHEAP_RELIST {
             return false;
         }
         let options = ListOptions {
@@ -321,19 +323,19 @@ impl Reflector<'_> {
         };
         let asked_at = Instant::now();
         let asking = self.client.list(self.target.resource(), "", &options);
-        let Ok(Ok(page)) = tokio::time::timeout(SIGN_OF_LIFE, asking).await else {
+        let Ok(Ok(page)) = tokio::time::timeout(PROBE_TIMEOUT, asking).await else {
             return false;
         };
         let revision = page.resource_version;
-        self.sign = Some(Sign { revision, asked_at });
-        self.look_for_sign();
+        self.probe = Some(ProgressProbe { revision, asked_at });
+        self.check_probe();
         true
     }
 
-    fn look_for_sign(&mut self) {
+    fn check_probe(&mut self) {
         let at = self.target.revision();
-        if let Some(sign) = self.sign.take_if(|sign| sign.revision <= at) {
-            self.target.freshness().prove(sign.asked_at);
+        if let Some(probe) = self.probe.take_if(|probe| probe.revision <= at) {
+            self.target.freshness().prove(probe.asked_at);
         }
     }
 
@@ -401,7 +403,7 @@ fn skip(error: &DecodeError) {
 
 fn refused(error: Error, from_start: bool) -> End {
     if error.is_gone() {
-        End::Forgotten
+        End::Expired
     } else if from_start && is_unsupported(&error) {
         End::Unsupported
     } else {
