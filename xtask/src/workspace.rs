@@ -2,14 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result};
 
 /// The root of the source tree.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
+    // Cargo takes two checkouts that share a target folder for one: the one that runs us says where it is, the one that
+    // built us may be another.
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let here = std::env::var_os("CARGO_MANIFEST_DIR");
+        let here = here.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        here.join("..").canonicalize().unwrap_or(here)
+    });
+    &ROOT
 }
 
 /// Where cargo puts what it builds.
