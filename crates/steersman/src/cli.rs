@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ContextKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::terminal::{self, Color, Terminal, Tone};
 use crate::{
@@ -90,11 +90,20 @@ enum Command {
 
 /// The whole command line, as what is generated from it sees it.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    // `--nodes -1` is a number that makes no sense, not a flag that nobody knows.
+    let numbers = |argument: clap::Arg| match argument.get_action().takes_values() {
+        true if !argument.is_positional() => argument.allow_negative_numbers(true),
+        _ => argument,
+    };
+    Cli::command().mut_subcommands(move |command| command.mut_args(numbers))
+}
+
+fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command().try_get_matches_from(arguments)?)
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse(std::env::args()) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -156,6 +165,10 @@ fn bad_number(error: &clap::Error) -> Option<clap::Error> {
         told(ContextKind::InvalidArg),
         told(ContextKind::InvalidValue),
     );
+    let why = match value.starts_with('-') {
+        true => "it is negative",
+        false => why,
+    };
     let message = format!("invalid value '{value}' for '{argument}': {why}");
     Some(command().error(error.kind(), message))
 }
@@ -182,7 +195,7 @@ mod tests {
     fn numbers_that_are_none_are_refused_in_plain_words() {
         let check = |arguments: &[&str]| {
             let arguments = ["steersman"].iter().chain(arguments);
-            let error = Cli::try_parse_from(arguments).err();
+            let error = parse(arguments.map(ToString::to_string)).err();
             let told = error.and_then(|error| bad_number(&error));
             let told = told.map(|error| error.to_string()).unwrap_or_default();
             told.lines().next().unwrap_or_default().to_owned()
@@ -190,6 +203,10 @@ mod tests {
         assert_eq!(
             check(&["up", "--nodes", "many"]),
             "error: invalid value 'many' for '--nodes <NODES>': it is not a whole number"
+        );
+        assert_eq!(
+            check(&["up", "--nodes", "-1"]),
+            "error: invalid value '-1' for '--nodes <NODES>': it is negative"
         );
         assert_eq!(
             check(&["up", "--port", "99999999999999999999"]),
