@@ -21,8 +21,7 @@
 //! of a set that is changing fast are written at most once in 100 ms; a status that would change
 //! nothing is not written while pods are awaited; a deleted node wakes the sets that ran there; an
 //! old pod on a node that no longer exists does not hold up a surge; a sync that relabels pods ends
-//! there, so that no update deletes them for the label they had; names of revisions hash the
-//! template's JSON, not a dump of a Go struct (revisions are found by their data, whoever made them).
+//! there, so that no update deletes them for the label they had.
 
 mod apply;
 mod backoff;
