@@ -11,6 +11,7 @@ mod bench;
 mod bugs;
 mod dist;
 mod fuzz;
+mod mutants;
 mod parity;
 mod picture;
 mod prose;
@@ -35,7 +36,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 14] = [
+const COMMANDS: [Command; 15] = [
     Command {
         name: "test",
         arguments: "[--no-real] [--all]",
@@ -83,6 +84,12 @@ const COMMANDS: [Command; 14] = [
         arguments: "[--runtime|--controllers] [name...]",
         about: "put bugs in on purpose, one at a time, and see that the simulator finds each (an hour or two)",
         run: bugs::run,
+    },
+    Command {
+        name: "mutants",
+        arguments: "[--shard N/M] [--sample K] [--seed S]",
+        about: "change controllers and runtime at random by cargo-mutants, and see that a test or one of 50 seeds fails (a minute or two for each)",
+        run: mutants::run,
     },
     Command {
         name: "dist",

@@ -117,7 +117,7 @@ impl DaemonSets {
             };
             self.expectations
                 .deletion_observed(key, &deletion.pod.key());
-            if !error.is_not_found() && !error.is_conflict() {
+            if !error.is_not_found() {
                 failures.push(error.into());
             }
         }

@@ -198,7 +198,7 @@ impl Deployments {
             .delete(&ReplicaSet::TYPE, &meta.namespace, &meta.name, &options)
             .await;
         match deleted {
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             other => Ok(other.map(drop)?),
         }
     }

@@ -109,12 +109,7 @@ pub fn keeps_enough(
         return Ok(());
     }
     // UPSTREAM: a new size is shared out set by set, so in the midst of it there may be too few.
-    let wanted = deployment.replicas().to_string();
-    let has_its_share = |set: &Arc<ReplicaSet>| {
-        let desired = set.metadata.annotation(DESIRED);
-        set.replicas() == 0 || desired.is_none_or(|desired| desired == wanted)
-    };
-    if !owned(deployment, sets).all(has_its_share) {
+    if !has_shared_out(deployment, sets) {
         return Ok(());
     }
     let asked: i32 = owned(deployment, sets).map(|set| set.replicas()).sum();
@@ -124,6 +119,15 @@ pub fn keeps_enough(
         return Err(format!("{key} asks for {asked} pods, {least} must stay"));
     }
     Ok(())
+}
+
+/// Has each set with pods been given its share of the size that the Deployment has now?
+pub fn has_shared_out(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
+    let wanted = deployment.replicas().to_string();
+    owned(deployment, sets).all(|set| {
+        let desired = set.metadata.annotation(DESIRED);
+        set.replicas() == 0 || desired.is_none_or(|desired| desired == wanted)
+    })
 }
 
 /// How many pods a set's status says to be available beyond those that the set asks for.

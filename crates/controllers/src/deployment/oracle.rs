@@ -1,6 +1,6 @@
 //! The oracle of Deployments: what its checks have to remember, and when each is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::kinds::{Deployment, Pod, ReplicaSet};
@@ -8,8 +8,8 @@ use api::{MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
 use super::invariants::{
-    Seen, bounds, converged, judged_well, keeps_enough, recreates, reported, rolled_back, safe,
-    scaled_in_proportion, surplus,
+    Seen, bounds, converged, has_shared_out, judged_well, keeps_enough, recreates, reported,
+    rolled_back, safe, scaled_in_proportion, surplus,
 };
 use crate::oracle::{
     Change, Generations, LAG, Oracle, REACTION, Sight, Verdict, World, adopted,
@@ -29,6 +29,8 @@ pub struct DeploymentOracle {
     surplus: BTreeMap<Uid, (MicroTime, i32)>,
     /// When a Deployment was last asked for something else, or one of its sets changed.
     progressed_at: BTreeMap<Uid, MicroTime>,
+    /// Deployments that adopted a set which has pods, and have not given it a size of their own yet.
+    adopters: BTreeSet<Uid>,
 }
 
 impl Oracle for DeploymentOracle {
@@ -44,6 +46,9 @@ impl Oracle for DeploymentOracle {
         }
         if let Some(set) = change.before::<ReplicaSet>() {
             self.note_surplus(&set, world.now());
+        }
+        if let Some((before, after)) = change.updated::<ReplicaSet>() {
+            self.note_adopter(world, &before, &after);
         }
         let sets = [change.before::<ReplicaSet>(), change.after()];
         for set in sets.into_iter().flatten() {
@@ -132,6 +137,19 @@ impl DeploymentOracle {
         self.progressed_at.insert(deployment.clone(), at);
     }
 
+    fn note_adopter(&mut self, world: &World, before: &ReplicaSet, after: &ReplicaSet) {
+        let Some(deployment) = owner_of::<Deployment>(world, &after.metadata) else {
+            return;
+        };
+        let uid = &deployment.metadata.uid;
+        let sets = world.owned_by::<ReplicaSet>(uid);
+        if before.metadata.controller().is_none() && after.replicas() > 0 {
+            self.adopters.insert(uid.clone());
+        } else if has_shared_out(&deployment, &sets) && safe(&deployment, &sets, 0).is_ok() {
+            self.adopters.remove(uid);
+        }
+    }
+
     fn note_surplus(&mut self, set: &ReplicaSet, at: MicroTime) {
         let (uid, surplus) = (&set.metadata.uid, surplus(set));
         if surplus > 0 {
@@ -162,7 +180,10 @@ impl DeploymentOracle {
             if before == 0 {
                 check_recreated(world, &deployment, &sets, set)?;
             }
-            safe(&deployment, &sets, most)
+            // UPSTREAM: an adopted set notes of which whole it was a part, and that is another one's. Its share of the new
+            // whole may be larger than it is, although there are too many pods in all; that is made up for afterwards.
+            let is_adopter = self.adopters.contains(uid);
+            safe(&deployment, &sets, if is_adopter { i32::MAX } else { most })
         } else if set.replicas() < before {
             keeps_enough(&deployment, &sets, least - self.promised(world, set, &sets))
         } else {

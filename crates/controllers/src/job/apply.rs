@@ -243,8 +243,7 @@ struct Status {
 impl Outcome {
     fn note_deletion(&mut self, pod: &Pod, result: Result<(), client::Error>) {
         match result {
-            // Gone, or another pod of that name by now: deleted either way.
-            Err(error) if !error.is_not_found() && !error.is_conflict() => {
+            Err(error) if !error.is_not_found() => {
                 self.failure.get_or_insert(Error::from(error));
             }
             _ => {

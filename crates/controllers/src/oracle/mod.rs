@@ -6,6 +6,8 @@
 //! controllers (only the leader writes, nobody is adopted by the dead) are the simulator's own.
 
 mod action;
+#[cfg(test)]
+mod calm;
 mod change;
 mod checks;
 mod history;

@@ -44,6 +44,11 @@ impl View {
         }
     }
 
+    /// Tells two views of one kind apart.
+    pub fn type_id(&self) -> TypeId {
+        (self.type_id)()
+    }
+
     /// A manager's informer of this kind.
     pub fn informer(&self, informers: &Informers) -> Arc<dyn MetadataInformer> {
         (self.informer)(informers)
@@ -147,7 +152,7 @@ impl World {
             tallies: RefCell::default(),
         };
         for view in views {
-            let (type_id, number) = ((view.type_id)(), world.views.len());
+            let (type_id, number) = (view.type_id(), world.views.len());
             if world.by_type.contains_key(&type_id) {
                 continue;
             }
@@ -256,7 +261,7 @@ impl World {
     /// Does a manager's cache of each of these kinds hold what the server holds?
     pub fn check_caches(&self, views: &[View], informers: &Informers) -> Verdict {
         views.iter().try_for_each(|view| {
-            let number = self.by_type[&(view.type_id)()];
+            let number = self.by_type[&view.type_id()];
             self.mirrors[number].check_cache(informers)
         })
     }

@@ -297,7 +297,7 @@ impl<K: ReplicaOwner> Replicas<K> {
                 continue;
             };
             self.expectations.deletion_observed(key, &pod.key());
-            if !error.is_not_found() && !error.is_conflict() {
+            if !error.is_not_found() {
                 failure.get_or_insert(Error::from(error));
             }
         }

@@ -197,8 +197,8 @@ impl<'a> Apply<'a> {
                 self.report("Delete", &meta.name, Ok(()))
             }
             Err(error) if error.is_not_found() => self.report("Delete", &meta.name, Ok(())),
-            // Another pod has its name by now.
-            Err(error) if error.is_conflict() => Ok(()),
+            // Another pod may have its name by now: the cache is behind, which is no news to anyone.
+            Err(error) if error.is_conflict() => Err(error.into()),
             Err(error) => self.report("Delete", &meta.name, Err(error.into())),
         }
     }

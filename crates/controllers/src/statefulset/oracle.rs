@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::kinds::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
-use api::{Key, Meta, OwnerRef, Resource};
+use api::kinds::{
+    ControllerRevision, DaemonSet, PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController,
+    StatefulSet,
+};
+use api::{Key, LabelSelector, Meta, OwnerRef, Resource};
 use serde::Deserialize;
 
 use super::DESCRIPTOR;
+use super::identity::{ordinal, ordinals};
 use super::invariants::{
     after_ready, born_well, claim_bound, claims_converged, converged, counts_in_time, in_order,
     one_at_a_time, reported, safe,
@@ -28,8 +32,8 @@ pub struct StatefulSetOracle {
     /// Who else touched the pods of a set.
     disturbances: Disturbances<StatefulSet>,
     losses: Losses,
-    /// Pods that were released by their set, by namespace and name.
-    released: BTreeSet<Key>,
+    /// Pods that left their set otherwise than by being scaled down, by namespace and name.
+    departed: BTreeSet<Key>,
 }
 
 impl Default for StatefulSetOracle {
@@ -37,7 +41,7 @@ impl Default for StatefulSetOracle {
         StatefulSetOracle {
             disturbances: Disturbances::until(is_whole),
             losses: Losses::default(),
-            released: BTreeSet::new(),
+            departed: BTreeSet::new(),
         }
     }
 }
@@ -67,19 +71,26 @@ impl Oracle for StatefulSetOracle {
         self.disturbances.observe(world, change);
         self.losses.observe(world, change);
         let (before, after) = (change.before::<Pod>(), change.after::<Pod>());
+        if let Some(pod) = change.ending::<Pod>()
+            && !is_scaled_down(world, change, &pod)
+        {
+            self.departed.insert(pod.metadata.key());
+        }
         let Some(after) = after.map(|pod| pod.metadata.clone()) else {
             return;
         };
         let controller = after.controller();
         let was_controlled = before.map(|pod| pod.metadata.controller().is_some());
         if was_controlled == Some(true) && controller.is_none() {
-            self.released.insert(after.key());
+            self.departed.insert(after.key());
         }
         let Some(owner) = controller.filter(|owner| owner.kind == "StatefulSet") else {
             return;
         };
-        // It has a pod of this name again, and looks at its claims.
-        self.released.remove(&after.key());
+        if !after.is_terminating() {
+            // The set has a pod of this name again, and looks at its claims.
+            self.departed.remove(&after.key());
+        }
         if was_controlled == Some(false) {
             // UPSTREAM: a set takes pods that it adopts as they are, with gaps between them and some beyond its end.
             self.disturbances.note(&owner.uid);
@@ -87,7 +98,7 @@ impl Oracle for StatefulSetOracle {
     }
 
     fn forget_lost(&mut self) {
-        self.released.clear();
+        self.departed.clear();
     }
 
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
@@ -167,9 +178,14 @@ impl Oracle for StatefulSetOracle {
         // One that is still being deleted waits for ever: whether it came to that depends on how far it was.
         sets.retain(|set| !set.metadata.is_terminating());
         let line = |set: &Arc<StatefulSet>| {
+            let meta = &set.metadata;
+            if shares_its_pods(world, set) {
+                // UPSTREAM: a pod that nobody owns goes to whoever comes first. If that is another, its name is taken.
+                return format!("statefulset {}: {} wanted", meta.key(), set.replicas());
+            }
             let strategy = &set.spec.update_strategy;
             let rolls = !strategy.on_delete && strategy.partition == 0;
-            end_state_line(world, "statefulset", &set.metadata, set.replicas(), rolls)
+            end_state_line(world, "statefulset", meta, set.replicas(), rolls)
         };
         sets.iter().map(line).collect()
     }
@@ -235,20 +251,35 @@ impl StatefulSetOracle {
 
     /// Claims of a namespace, but for those of pods that left their set, as long as it has no other of that name.
     ///
-    /// UPSTREAM: a set looks at the claims of the pods that it has. The claim of one that was taken from it stays as
-    /// it is, whatever the retention policy says.
-    fn looked_after(&self, world: &World, namespace: &str) -> Vec<Arc<PersistentVolumeClaim>> {
+    /// UPSTREAM: a set looks at the claims of the pods that it has, and at those of condemned ones not before all others are
+    /// there and ready. The claim of a pod that was taken from it, or that somebody deleted before that, stays as it is,
+    /// whatever the retention policy says.
+    pub(super) fn looked_after(
+        &self,
+        world: &World,
+        namespace: &str,
+    ) -> Vec<Arc<PersistentVolumeClaim>> {
         let mut claims = world
             .store::<PersistentVolumeClaim>()
             .in_namespace(namespace);
         claims.retain(|claim| {
             let name = &claim.metadata.name;
             let is_of = |pod: &str| name.strip_suffix(pod).is_some_and(|it| it.ends_with('-'));
-            let mut released = self.released.iter();
-            !released.any(|pod| pod.namespace == *namespace && is_of(&pod.name))
+            let mut departed = self.departed.iter();
+            !departed.any(|pod| pod.namespace == *namespace && is_of(&pod.name))
         });
         claims
     }
+}
+
+/// Did the set delete a pod that it no longer wants? Then it has looked at its claims before.
+fn is_scaled_down(world: &World, change: &Change, pod: &Pod) -> bool {
+    let set = owner_of::<StatefulSet>(world, &pod.metadata);
+    let is_wanted = |set: &StatefulSet| {
+        let place = ordinal(set, pod);
+        place.is_some_and(|place| ordinals(set).contains(&place))
+    };
+    change.is_by(DESCRIPTOR.name) && set.is_some_and(|set| !is_wanted(&set))
 }
 
 /// A set adopts pods that bear its name, and revisions. UPSTREAM: of the latter it releases none.
@@ -306,6 +337,31 @@ fn has_lost_its_volume(world: &World, pod: &Pod) -> bool {
         let claim = claims.find(&pod.metadata.namespace, &volume.claim_name);
         claim.is_some_and(|claim| claim.status.phase == "Lost")
     })
+}
+
+/// Could another workload adopt the pods of the set?
+fn shares_its_pods(world: &World, set: &StatefulSet) -> bool {
+    let labels = set.spec.template.labels();
+    let selects = |selector: &LabelSelector| selector.matches(labels);
+    has_neighbour::<ReplicaSet>(world, set, |it| selects(&it.spec.selector))
+        || has_neighbour::<DaemonSet>(world, set, |it| selects(&it.spec.selector))
+        || has_neighbour::<StatefulSet>(world, set, |it| selects(&it.spec.selector))
+        || has_neighbour::<ReplicationController>(world, set, |it| {
+            let mut selector = it.spec.selector.iter();
+            selector.all(|(key, value)| labels.get(key) == Some(value))
+        })
+}
+
+/// Is there such an object in the namespace of the set, beside the set itself?
+fn has_neighbour<K: Resource>(
+    world: &World,
+    set: &StatefulSet,
+    is_meant: impl Fn(&K) -> bool,
+) -> bool {
+    let (own, all) = (&set.metadata, world.store::<K>());
+    let neighbours = all.in_namespace(&own.namespace);
+    let mut others = neighbours.iter().filter(|it| it.meta().uid != own.uid);
+    others.any(|it| is_meant(it))
 }
 
 /// A pod that another controller has adopted, or that the set does not select, may bear a name that a StatefulSet

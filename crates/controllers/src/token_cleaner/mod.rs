@@ -93,8 +93,7 @@ impl TokenCleaner {
             .delete(&Secret::TYPE, &meta.namespace, &meta.name, &options)
             .await;
         match deleted {
-            // A conflict means that it is another one by now.
-            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(Next::AwaitChange),
         }
     }

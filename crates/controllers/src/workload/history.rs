@@ -181,12 +181,11 @@ impl History {
         self.patch(revision, patch).await
     }
 
-    /// Deletes this very revision, not another one of the same name.
-    /// Deletes revisions that nobody needs; one that is gone already, or is another one by now, is as good as deleted.
+    /// Deletes revisions that nobody needs; one that is gone already is as good as deleted.
     pub async fn truncate(&self, surplus: &[Arc<ControllerRevision>]) -> Result<(), Error> {
         for revision in surplus {
             match self.delete(revision).await {
-                Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error),
+                Err(error) if !error.is_not_found() => return Err(error),
                 _ => {}
             }
         }

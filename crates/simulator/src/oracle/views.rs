@@ -11,10 +11,12 @@ use std::time::Duration;
 use api::kinds::Lease;
 use api::{Clock, Key, MicroTime, Resource};
 use controllers::oracle::{Actor, Lag, REACTION, SLOW_REACTION, Sight, View, World};
+use manager::run::select;
 use parking_lot::Mutex;
 use runtime::Informers;
 use runtime::informer::{MetadataChange, MetadataInformer};
 
+use crate::cluster::default_options;
 use crate::faults::FaultInjector;
 
 /// Clones share it: caches tell it what has reached them.
@@ -300,8 +302,32 @@ impl Look<'_> {
     }
 }
 
-/// What managers cache, but for leases, which are renewed all the time.
+/// What the controllers that run cache, but for leases, which are renewed all the time. The cache of one that does not run
+/// stays empty, whatever there is.
 fn cached() -> impl Iterator<Item = &'static View> {
-    let views = controllers::built().flat_map(|descriptor| descriptor.caches);
+    let options = default_options();
+    let running = select(&options.config.generic.controllers, &options.gates);
+    let views = running.into_iter().flat_map(|it| it.caches);
     views.filter(|view| view.resource != Lease::TYPE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::TypeId;
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// With two of one kind nobody could tell which of them a controller has looked at.
+    #[test]
+    fn each_kind_is_cached_in_one_view() {
+        let mut views: BTreeMap<&str, BTreeSet<TypeId>> = BTreeMap::new();
+        for view in cached() {
+            let of_kind = views.entry(&view.resource.plural).or_default();
+            of_kind.insert(view.type_id());
+        }
+        let twice = views.iter().find(|(_, views)| views.len() > 1);
+        assert_eq!(twice, None);
+        assert!(views.contains_key("pods"));
+    }
 }

@@ -155,3 +155,17 @@ async fn a_pod_that_ended_is_replaced() {
     assert!(world.get(&Pod::TYPE, &name).await.is_none());
     assert_eq!(world.pod_names().await.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_meets_a_conflict_is_tried_again() {
+    let world = world(&["n1"]).await;
+    world.create(&DaemonSet::TYPE, daemon_set()).await;
+    world.settle().await;
+    world.refuse("DELETE", "/pods/", 409, 1);
+    let patch = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}});
+    world.patch(&DaemonSet::TYPE, "web", patch).await;
+    world.settle().await;
+    world.finish_deletions().await;
+    world.settle().await;
+    assert!(world.pod_names().await.is_empty());
+}

@@ -3,6 +3,7 @@
 mod annotations;
 mod invariants;
 mod new_set;
+mod oracle;
 mod plan;
 mod properties;
 mod rollback;

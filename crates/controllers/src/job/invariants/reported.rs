@@ -189,11 +189,12 @@ fn check_end(key: &Key, job: &Job, seen: &Seen<'_>, end: &Condition) -> Result<(
         ("Failed", "BackoffLimitExceeded") => {
             status.failed > job.backoff_limit() || restarts_in_place(job)
         }
-        ("Failed", "DeadlineExceeded") => is_past_deadline(
-            job,
-            end.last_transition_time.map(|at| at.micro()),
-            Duration::ZERO,
-        ),
+        // Whoever suspends a job that is over changes nothing: its condition says whether it was suspended when it ended.
+        ("Failed", "DeadlineExceeded") => {
+            let ended_at = end.last_transition_time.map(|at| at.micro());
+            !conditions::is_true(&status.conditions, "Suspended")
+                && is_past_deadline(job, ended_at, Duration::ZERO)
+        }
         ("Failed", "MaxFailedIndexesExceeded") => count(&failed) > most,
         ("Failed", "FailedIndexes") => !failed.is_empty(),
         _ => false,
@@ -259,7 +260,7 @@ fn check_goes_on(key: &Key, job: &Job, seen: &Seen<'_>) -> Result<(), String> {
         ("its back-off limit", status.failed > job.backoff_limit()),
         (
             "its deadline",
-            is_past_deadline(job, Some(seen.now), SLACK + seen.window),
+            !job.spec.suspend && is_past_deadline(job, Some(seen.now), SLACK + seen.window),
         ),
         ("its failed indexes", count(&failed) > most),
         (
@@ -308,7 +309,7 @@ fn meets_success_policy(job: &Job, completed: &BTreeSet<u32>) -> bool {
     })
 }
 
-/// Has the job been active for longer than it may be by then?
+/// Has the job, if it was not suspended, been active for longer than it may be by then?
 fn is_past_deadline(job: &Job, at: Option<MicroTime>, slack: Duration) -> bool {
     let (Some(seconds), Some(since)) = (job.spec.active_deadline_seconds, job.status.start_time)
     else {
@@ -316,7 +317,7 @@ fn is_past_deadline(job: &Job, at: Option<MicroTime>, slack: Duration) -> bool {
     };
     let allowed = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let due = since.micro().plus(allowed + slack);
-    !job.spec.suspend && at.is_some_and(|at| at >= due)
+    at.is_some_and(|at| at >= due)
 }
 
 fn restarts_in_place(job: &Job) -> bool {

@@ -3,18 +3,23 @@
 use std::time::Duration;
 
 use api::Gates;
+use api::kinds::Job;
+use serde_json::{Value, json};
 
 use super::super::invariants::{Ends, Seen, reported};
-use super::pure::{now, pod, snapshot};
+use super::pure::{at, now, pod, snapshot};
 
 /// What is said of the job of these words. `pods` ended ten seconds ago, with their finalizer, unless they are `free`.
 fn told(words: &str, pods: &str) -> String {
-    let job = snapshot(words).job;
+    told_of(&snapshot(words).job, pods)
+}
+
+fn told_of(job: &Job, pods: &str) -> String {
     let mut ends = Ends::default();
     let window = Duration::from_secs(3);
     for text in pods.split_whitespace() {
         let ended_at = now().minus(Duration::from_secs(10));
-        ends.note(&job, &pod(text), ended_at, window);
+        ends.note(job, &pod(text), ended_at, window);
     }
     let seen = Seen {
         pods: &[],
@@ -23,7 +28,7 @@ fn told(words: &str, pods: &str) -> String {
         gates: Gates::default(),
         now: now(),
     };
-    reported(&job, &seen).err().unwrap_or_default()
+    reported(job, &seen).err().unwrap_or_default()
 }
 
 /// A job that runs, and has said so.
@@ -151,4 +156,27 @@ fn a_job_that_has_a_reason_to_be_over_is() {
         told("ready=0 terminating=0 suspend", ""),
         "default/j: status says Suspended None, the objects say Some((\"True\", \"JobSuspended\"))"
     );
+}
+
+#[test]
+fn whoever_suspends_a_job_that_is_over_changes_nothing() {
+    let told = |words: &str, conditions: &[(&str, &str)]| {
+        let words = format!("started=60 activeDeadlineSeconds=50 ready=0 terminating=0 {words}");
+        let mut job = (*snapshot(&words).job).clone();
+        let held = conditions.iter().map(|(type_, reason)| {
+            json!({"type": type_, "status": "True", "reason": reason, "lastTransitionTime": at(5)})
+        });
+        let held = Value::Array(held.collect());
+        job.status.conditions = serde_json::from_value(held).unwrap();
+        told_of(&job, "")
+    };
+    let over = [
+        ("FailureTarget", "DeadlineExceeded"),
+        ("Failed", "DeadlineExceeded"),
+    ];
+    assert_eq!(told("", &over), "");
+    assert_eq!(told("suspend", &over), "");
+    let paused = [over[0], over[1], ("Suspended", "JobSuspended")];
+    let paused = told("suspend", &paused);
+    assert!(paused.contains("and that is not so"), "{paused}");
 }

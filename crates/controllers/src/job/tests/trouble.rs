@@ -72,6 +72,25 @@ async fn pods_that_cannot_be_deleted_keep_the_job_from_its_end() {
         PUT jobs/j/status Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=0"#]].assert_eq(&scenario.tell().await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_meets_a_conflict_is_tried_again() {
+    let mut scenario = Scenario::begin().await;
+    scenario
+        .create(json!({"parallelism": 2, "completions": 2}))
+        .await;
+    scenario
+        .world
+        .refuse("DELETE", &format!("pods/{}", scenario.pod(2)), 409, 1);
+    let told = scenario.change(json!({"suspend": true})).await;
+    let deletions = told.lines().filter(|line| line.contains("DELETE pods/p2"));
+    let deletions: Vec<&str> = deletions.map(str::trim).collect();
+    assert_eq!(
+        deletions,
+        ["DELETE pods/p2 -> 409", "DELETE pods/p2"],
+        "{told}"
+    );
+}
+
 async fn alone() -> Lagging {
     let world = World::new().await;
     let controller = controller(&world.context(), 1).jobs;

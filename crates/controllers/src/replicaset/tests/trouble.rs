@@ -207,21 +207,23 @@ async fn a_namespace_that_goes_away_is_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_deletion_is_tried_again() {
-    let world = world::<ReplicaSet>().await;
-    world.create(&ReplicaSet::TYPE, replica_set(2)).await;
-    world.settle().await;
-    for name in world.pod_names().await {
-        world.refuse("DELETE", &format!("/pods/{name}"), 500, 1);
+    for code in [409, 500] {
+        let world = world::<ReplicaSet>().await;
+        world.create(&ReplicaSet::TYPE, replica_set(2)).await;
+        world.settle().await;
+        for name in world.pod_names().await {
+            world.refuse("DELETE", &format!("/pods/{name}"), code, 1);
+        }
+        world
+            .patch(&ReplicaSet::TYPE, "web", json!({"spec": {"replicas": 0}}))
+            .await;
+        world.settle().await;
+        assert!(world.pod_names().await.is_empty(), "{code}");
+        let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
+        assert_eq!(
+            set["status"]["conditions"],
+            Value::Null,
+            "{code}: the failure is over"
+        );
     }
-    world
-        .patch(&ReplicaSet::TYPE, "web", json!({"spec": {"replicas": 0}}))
-        .await;
-    world.settle().await;
-    assert!(world.pod_names().await.is_empty());
-    let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
-    assert_eq!(
-        set["status"]["conditions"],
-        Value::Null,
-        "the failure is over"
-    );
 }

@@ -66,6 +66,17 @@ async fn a_refused_deletion_is_reported_and_tried_again() {
     assert_eq!(world.pod_names().await, ["web-0"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_meets_a_conflict_is_tried_again() {
+    let world = world().await;
+    world.create(&StatefulSet::TYPE, stateful_set(2)).await;
+    roll_out(&world).await;
+    world.refuse("DELETE", "/pods/web-1", 409, 1);
+    set_image(&world, "nginx:2").await;
+    roll_out(&world).await;
+    assert_eq!(images(&world).await, "web-0=nginx:2 web-1=nginx:2");
+}
+
 // Upstream: TestStatefulPodControlDeleteStatefulPodNotFound, TestStatefulPodControlDeletesStatefulPod.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_gone_already_counts_as_deleted() {

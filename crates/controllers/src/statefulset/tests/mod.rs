@@ -4,6 +4,7 @@ mod budget;
 mod claims;
 mod failures;
 mod invariants;
+mod oracle;
 mod plan;
 mod revisions;
 mod rollout;
