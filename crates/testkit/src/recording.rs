@@ -1,7 +1,7 @@
 //! A transport that remembers every write that passes through it, and refuses some when told to.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,6 +33,8 @@ struct Log {
     refusals: Vec<Refusal>,
     /// By path, with its query: what is answered instead of the server.
     answers: BTreeMap<String, Value>,
+    /// By path, with its query: what is never answered.
+    hangs: BTreeSet<String>,
 }
 
 /// Requests that will not get through.
@@ -58,6 +60,9 @@ impl Recording {
                 });
                 if write.is_none() {
                     log.lock().reads.push(request.uri().path().to_string());
+                }
+                if log.hangs(&request) {
+                    std::future::pending::<()>().await;
                 }
                 let refused = log.refused(request.method(), request.uri().path());
                 let response: Response<Body> = match (refused, log.answer(&request)) {
@@ -94,7 +99,18 @@ impl Recording {
 
     /// Answers this read from now on, whatever the server has.
     pub(crate) fn set_answer(&self, path: &str, answer: Value) {
-        self.lock().answers.insert(path.to_owned(), answer);
+        let mut log = self.lock();
+        log.hangs.remove(path);
+        log.answers.insert(path.to_owned(), answer);
+    }
+
+    pub(crate) fn hang(&self, path: &str) {
+        self.lock().hangs.insert(path.to_owned());
+    }
+
+    fn hangs(&self, request: &Request<Bytes>) -> bool {
+        let path = request.uri().path_and_query();
+        path.is_some_and(|path| self.lock().hangs.contains(path.as_str()))
     }
 
     fn answer(&self, request: &Request<Bytes>) -> Option<Value> {

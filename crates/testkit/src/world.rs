@@ -227,6 +227,11 @@ impl World {
         self.recording.set_answer(path, answer);
     }
 
+    /// Answers nothing to the controllers' requests of this path, with its query, until an answer is given.
+    pub fn hang(&self, path: &str) {
+        self.recording.hang(path);
+    }
+
     /// Refuses the controllers' next `times` requests with this method to a path that ends so.
     pub fn refuse(&self, method: &str, path: &str, code: u16, times: usize) {
         let method = method

@@ -16,6 +16,7 @@ mod endpoints;
 mod horizontal_pod_autoscaler;
 mod in_tree;
 mod job;
+mod kept;
 mod lease;
 mod metadata;
 mod namespace;
@@ -85,6 +86,7 @@ pub use job::{
     JOB_TRACKING, Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
     PodFailureRule, SuccessPolicy, SuccessRule, UncountedPods,
 };
+pub use kept::Rewritten;
 pub use lease::{Lease, LeaseSpec};
 pub use metadata::Metadata;
 pub use namespace::{Namespace, NamespaceSpec, NamespaceStatus};

@@ -3,11 +3,12 @@
 use serde::Deserialize;
 
 use super::in_tree::{Around, CSI_PREFIX, InTree, InTreeSource};
+use super::kept::{Kept, Rewritten};
 use super::persistent_volume_claim::storage;
 use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
 use crate::quantity::Quantity;
-use crate::resource::ResourceType;
+use crate::resource::{DecodeError, Resource, ResourceType, decode_json};
 use crate::uid::Uid;
 
 /// The finalizer that a volume has as long as a claim is bound to it.
@@ -21,12 +22,33 @@ pub struct PersistentVolume {
     pub spec: VolumeSpec,
     #[serde(deserialize_with = "or_default")]
     pub status: VolumeStatus,
+    #[serde(skip)]
+    kept: Kept,
 }
 
-crate::view!(
-    PersistentVolume,
-    ResourceType::cluster("", "v1", "persistentvolumes", "PersistentVolume")
-);
+impl Resource for PersistentVolume {
+    const TYPE: ResourceType =
+        ResourceType::cluster("", "v1", "persistentvolumes", "PersistentVolume");
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn decode(json: &[u8]) -> Result<PersistentVolume, DecodeError> {
+        let mut volume: PersistentVolume = decode_json(&PersistentVolume::TYPE, json)?;
+        // What is bound stays as it is, mostly for long.
+        if volume.status.phase != "Bound" || volume.metadata.is_terminating() {
+            volume.kept = Kept::of(json);
+        }
+        Ok(volume)
+    }
+}
+
+impl Rewritten for PersistentVolume {
+    fn kept(&self) -> Option<&str> {
+        self.kept.text()
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

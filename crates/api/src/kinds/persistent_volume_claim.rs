@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Deserializer};
 
+use super::kept::{Kept, Rewritten};
 use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
 use crate::quantity::Quantity;
-use crate::resource::ResourceType;
+use crate::resource::{DecodeError, Resource, ResourceType, decode_json};
 use crate::selector::LabelSelector;
 
 /// The finalizer that a claim has as long as a pod uses it.
@@ -19,12 +20,33 @@ pub struct PersistentVolumeClaim {
     pub spec: ClaimSpec,
     #[serde(deserialize_with = "or_default")]
     pub status: ClaimStatus,
+    #[serde(skip)]
+    kept: Kept,
 }
 
-crate::view!(
-    PersistentVolumeClaim,
-    ResourceType::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-);
+impl Resource for PersistentVolumeClaim {
+    const TYPE: ResourceType =
+        ResourceType::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn decode(json: &[u8]) -> Result<PersistentVolumeClaim, DecodeError> {
+        let mut claim: PersistentVolumeClaim = decode_json(&PersistentVolumeClaim::TYPE, json)?;
+        // What is bound stays as it is, mostly for long.
+        if claim.status.phase != "Bound" || claim.metadata.is_terminating() {
+            claim.kept = Kept::of(json);
+        }
+        Ok(claim)
+    }
+}
+
+impl Rewritten for PersistentVolumeClaim {
+    fn kept(&self) -> Option<&str> {
+        self.kept.text()
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]

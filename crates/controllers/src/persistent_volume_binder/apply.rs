@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::decision::Line;
 use api::json::Node;
-use api::kinds::{PersistentVolume, PersistentVolumeClaim, migrated_to};
-use api::{Istr, ObjectId, Quantity, Resource};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, Rewritten, migrated_to};
+use api::{Istr, ObjectId, Quantity};
 use runtime::{Error, Report};
 use serde_json::json;
 
@@ -66,7 +66,7 @@ impl Binder {
     async fn name_claim(
         &self,
         draft: &mut Draft<PersistentVolume>,
-        volume: &PersistentVolume,
+        volume: &Arc<PersistentVolume>,
         claim: &PersistentVolumeClaim,
     ) -> Result<Arc<PersistentVolume>, Error> {
         let meta = &claim.metadata;
@@ -89,7 +89,7 @@ impl Binder {
     async fn name_volume(
         &self,
         draft: &mut Draft<PersistentVolumeClaim>,
-        claim: &PersistentVolumeClaim,
+        claim: &Arc<PersistentVolumeClaim>,
         volume: &str,
     ) -> Result<Arc<PersistentVolumeClaim>, Error> {
         let is_chosen = *claim.spec.volume_name == *volume;
@@ -104,7 +104,7 @@ impl Binder {
     }
 
     /// Takes a volume back from the claim that it names. A user's choice stays, without the uid of that claim.
-    pub(super) async fn unbind(&self, volume: &PersistentVolume) -> Result<(), Error> {
+    pub(super) async fn unbind(&self, volume: &Arc<PersistentVolume>) -> Result<(), Error> {
         let mut draft = None;
         let is_ours = volume.metadata.annotation(BOUND_BY_CONTROLLER).is_some();
         let unbound = self
@@ -158,7 +158,7 @@ impl Binder {
 
     pub(super) async fn put_claim_status(
         &self,
-        claim: &PersistentVolumeClaim,
+        claim: &Arc<PersistentVolumeClaim>,
         phase: &'static str,
         volume: Option<&PersistentVolume>,
     ) -> Result<(), Error> {
@@ -169,7 +169,7 @@ impl Binder {
     async fn put_claim_status_of(
         &self,
         draft: &mut Draft<PersistentVolumeClaim>,
-        claim: &PersistentVolumeClaim,
+        claim: &Arc<PersistentVolumeClaim>,
         phase: &'static str,
         volume: Option<&PersistentVolume>,
     ) -> Result<(), Error> {
@@ -186,7 +186,7 @@ impl Binder {
 
     pub(super) async fn assign_class(
         &self,
-        claim: &PersistentVolumeClaim,
+        claim: &Arc<PersistentVolumeClaim>,
         class: &str,
     ) -> Result<(), Error> {
         let edit = |whole: &mut Node| {
@@ -200,7 +200,7 @@ impl Binder {
     /// Says in the claim who is to make a volume for it.
     pub(super) async fn ask_provisioner(
         &self,
-        claim: &PersistentVolumeClaim,
+        claim: &Arc<PersistentVolumeClaim>,
         provisioner: &str,
     ) -> Result<(), Error> {
         if claim.metadata.annotation(PROVISIONER) == Some(provisioner) {
@@ -258,10 +258,10 @@ impl Binder {
     }
 
     /// Writes an object on top of the revision that was decided on, and notes what came of it.
-    pub(super) async fn edit<K: Resource>(
+    pub(super) async fn edit<K: Rewritten>(
         &self,
         latest: &Latest<K>,
-        object: &K,
+        object: &Arc<K>,
         subresource: Option<&str>,
         edit: impl FnOnce(&mut Node),
     ) -> Result<Arc<K>, Error> {
@@ -269,20 +269,20 @@ impl Binder {
             .await
     }
 
-    /// As `edit`, for one of several writes in a row: the object is read for the first of them, and each changes what
-    /// the API server answered to the one before.
-    async fn edit_on<K: Resource>(
+    /// As `edit`, for one of several writes in a row: each changes what the API server answered to the one before. For
+    /// the first of them the object is read, unless the cache has the whole of it.
+    async fn edit_on<K: Rewritten>(
         &self,
         draft: &mut Draft<K>,
         latest: &Latest<K>,
-        object: &K,
+        object: &Arc<K>,
         subresource: Option<&str>,
         edit: impl FnOnce(&mut Node),
     ) -> Result<Arc<K>, Error> {
         let client = &self.context.client;
-        let mut live = match draft.take() {
+        let mut live = match draft.take().or_else(|| Live::kept(object)) {
             Some(live) => live,
-            None => Live::<K>::read_unchanged(client, object.meta()).await?,
+            None => Live::read_unchanged(client, object.meta()).await?,
         };
         live.put(client, subresource, edit).await?;
         let written = live.view.clone();

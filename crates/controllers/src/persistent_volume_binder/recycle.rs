@@ -89,7 +89,7 @@ impl Binder {
                 .cloned()
                 .collect();
             let edit = |whole: &mut _| set_finalizers(whole, &wanted);
-            live = self.edit(&self.volumes, &*live, None, edit).await?;
+            live = self.edit(&self.volumes, &live, None, edit).await?;
         }
         if live.metadata.is_terminating() {
             return Ok(());

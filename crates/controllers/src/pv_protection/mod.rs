@@ -84,10 +84,15 @@ impl Reconcile for VolumeProtection {
         }
         let planned = plan(&volume);
         report.decide(ObjectId::of(&*volume), [explain(&volume, planned)]);
+        if planned.is_none() {
+            return Ok(Next::AwaitChange);
+        }
         let client = &self.context.client;
-        if planned.is_some()
-            && let Some(mut live) =
-                Live::<PersistentVolume>::read(client, &volume.metadata).await?
+        let live = match Live::kept(&volume) {
+            Some(live) => Some(live),
+            None => Live::read(client, &volume.metadata).await?,
+        };
+        if let Some(mut live) = live
             // Somebody may have bound it since.
             && let Some(needed) = plan(&live.view)
         {

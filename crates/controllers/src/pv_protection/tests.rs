@@ -104,6 +104,10 @@ async fn a_claim_that_the_cache_has_not_seen_keeps_its_volume() {
     lagging.see::<PersistentVolume>("v").await;
     set_phase(&lagging.world, "Bound").await;
     let key = api::Key::new("", "v");
-    lagging.controller.reconcile(&key).await.unwrap();
-    assert_eq!(lagging.world.written(), "");
+    lagging.controller.reconcile(&key).await.unwrap_err();
+    assert_eq!(
+        lagging.world.written(),
+        "PUT persistentvolumes/v -> 409",
+        "what was decided on an old revision is not written"
+    );
 }

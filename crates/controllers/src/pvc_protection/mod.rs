@@ -182,12 +182,15 @@ impl ClaimProtection {
 
     async fn write(
         &self,
-        claim: &PersistentVolumeClaim,
+        claim: &Arc<PersistentVolumeClaim>,
         unused: Option<bool>,
         needed: Option<Need>,
     ) -> Result<(), Error> {
         let client = &self.context.client;
-        let live = Live::<PersistentVolumeClaim>::read(client, &claim.metadata).await?;
+        let live = match Live::kept(claim) {
+            Some(live) => Some(live),
+            None => Live::read(client, &claim.metadata).await?,
+        };
         let Some(mut live) = live else {
             return Ok(());
         };

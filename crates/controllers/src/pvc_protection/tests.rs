@@ -318,9 +318,9 @@ async fn a_namesake_is_not_touched() {
     world
         .create(&PersistentVolumeClaim::TYPE, claim("data"))
         .await;
-    lagging.reconcile("data").await.unwrap();
+    lagging.reconcile("data").await.unwrap_err();
     expect!["data [kubernetes.io/pvc-protection]"].assert_eq(&claims(world).await);
-    assert_eq!(world.written(), "");
+    assert_eq!(world.written(), "PUT persistentvolumeclaims/data -> 409");
 }
 
 fn unused_gate() -> Gates {

@@ -5,9 +5,9 @@
 //! refuses what does not fit.
 //!
 //! **Woken by**: a new quota, and one whose `spec.hard` changes; objects that go, and pods, services and claims that use
-//! less or move to another scope; objects that come, a second later; time, where a pod that is being deleted is about to
-//! stop counting; everything every `--resource-quota-sync-period`. Kinds come and go with their definitions: discovery
-//! is asked every 30 seconds, and a kind is watched while a quota names it.
+//! less or move to another scope; objects that come and that the last count may lack, a second later; time, where a pod
+//! that is being deleted is about to stop counting; everything every `--resource-quota-sync-period`. Kinds come and go
+//! with their definitions: discovery is asked every 30 seconds, and a kind is watched while a quota names it.
 //!
 //! **Writes**: puts the status of quotas.
 //!
@@ -15,12 +15,14 @@
 //! counted go into a queue of their own, so that a namespace opens up while a full recount is under way.
 //!
 //! **Deliberate differences**: a kind is watched only while a quota names it, upstream watches all there are. Objects
-//! that come wake their quotas too: if we counted before our cache had seen them, upstream's `used` is too small until
-//! the next full recount. Nor is `used` lowered while the cache of the kind is behind the quota, but not for longer than
-//! two seconds. A kind that begins to be served is counted at once. There is no queue of changes
-//! (`resource_quota_controller_resource_changes`) between the watches and the quotas.
+//! that come within five seconds of a count, or are older than it, wake their quotas too: if we counted before our cache
+//! had seen them, upstream's `used` is too small until the next full recount. Nor is `used` lowered while something that
+//! was charged may be on its way to the cache, but not for longer than two seconds ([`charges`]). A kind that begins to
+//! be served is counted at once. There is no queue of changes (`resource_quota_controller_resource_changes`) between the
+//! watches and the quotas.
 
 mod actions;
+mod charges;
 mod count;
 mod invariants;
 mod monitors;
@@ -34,11 +36,11 @@ mod tests;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use api::collections::{HashMap, HashSet};
+use api::collections::HashSet;
 use api::decision::Explain;
 use api::kinds::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use api::quota::{self, Evaluator, Item};
-use api::{Gate, Key, MicroTime, ObjectId, Resource};
+use api::{Gate, Key, Meta, ObjectId, Resource};
 use parking_lot::Mutex;
 use runtime::controller::Tick;
 use runtime::informer::{MetadataChange, MetadataListener, MetadataStreams};
@@ -47,6 +49,7 @@ use runtime::{Change, Context, Error, Loop, Next, Queue, Reconcile, Report, Runn
 use tracing::warn;
 
 use crate::oracle::View;
+use crate::workload::Consistency;
 use crate::workload::status::put_status;
 use crate::{Descriptor, discovery};
 
@@ -56,6 +59,7 @@ pub use oracle::ResourceQuotaOracle;
 pub use plan::{Plan, plan};
 pub use reason::Reason;
 
+use charges::Charges;
 use monitors::Monitors;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -91,10 +95,8 @@ const FIRST_DISCOVERY: Duration = Duration::from_secs(30);
 /// What comes was counted by the API server. A look at whether we agree may wait, and be one look at many.
 const AFTER_ADDITION: Duration = Duration::from_secs(1);
 
-/// How often a cache that is behind the quota is looked at again, and for how long it is waited for. Two seconds are
-/// longer than a watch takes; a kind in which nothing happens says nothing of how new it is.
+/// How often a cache that is behind the quota is looked at again.
 const STALE_RETRY: Duration = Duration::from_millis(100);
-const STALE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// `streams` are those of kinds that nobody caches; `resync` is none for never.
 pub fn controller(
@@ -116,7 +118,8 @@ pub fn controller(
         monitors: Mutex::new(Monitors::new(context.informers.clone(), streams.clone())),
         extended: context.gates.enabled(Gate::DRAExtendedResource),
         busy: Mutex::default(),
-        stale: Mutex::default(),
+        charges: Charges::default(),
+        consistency: Consistency::always().of::<ResourceQuota>(context),
         this: this.clone(),
     });
     let on_quota = Arc::downgrade(&quotas);
@@ -175,12 +178,12 @@ fn on_change<K: Resource>(
         };
         let namespace = &change.object().meta().namespace;
         match change {
-            Change::Added(_) => quotas.wake(namespace, &evaluator, AFTER_ADDITION),
-            Change::Deleted(_) => quotas.wake(namespace, &evaluator, Duration::ZERO),
+            Change::Added(object) => quotas.on_addition(object.meta(), &evaluator),
+            Change::Deleted(_) => quotas.wake(namespace, &evaluator),
             Change::Updated { old, new } => {
                 let now = quotas.context.clock.now();
                 if count::differ(&evaluator, &item(old), &item(new), now) {
-                    quotas.wake(namespace, &evaluator, Duration::ZERO);
+                    quotas.wake(namespace, &evaluator);
                 }
             }
         }
@@ -200,8 +203,8 @@ pub struct Quotas {
     extended: bool,
     /// A quota may be in both queues, and is in one hand.
     busy: Mutex<HashSet<Key>>,
-    /// Since when a quota has been waiting for caches, and at which revision of it.
-    stale: Mutex<HashMap<Key, (u64, MicroTime)>>,
+    charges: Charges,
+    consistency: Consistency,
     this: Weak<Quotas>,
 }
 
@@ -298,13 +301,18 @@ impl Quotas {
     }
 
     fn on_quota(&self, change: &Change<'_, ResourceQuota>) {
+        if !matches!(change, Change::Deleted(_)) {
+            let now = self.context.clock.now();
+            self.charges.on_seen(change.object(), now);
+        }
         match change {
             Change::Added(quota) => self.add(quota),
             // What the API server has charged is none of our business, nor is what we wrote.
             Change::Updated { old, new } if old.spec.hard == new.spec.hard => {}
             Change::Updated { new, .. } => self.add(new),
             Change::Deleted(quota) => {
-                self.stale.lock().remove(&quota.key());
+                self.charges.forget(&quota.key());
+                self.consistency.forget(&quota.key());
             }
         }
     }
@@ -322,52 +330,75 @@ impl Quotas {
         queue.add(quota.key());
     }
 
-    /// Wakes the quotas of a namespace that track something of a kind.
-    fn wake(&self, namespace: &str, evaluator: &Evaluator, delay: Duration) {
-        let quotas = self.quotas.in_namespace(namespace);
-        if quotas.is_empty() {
-            return;
+    /// Something of a kind goes, or uses less.
+    fn wake(&self, namespace: &str, evaluator: &Evaluator) {
+        for quota in self.tracking(namespace, evaluator) {
+            self.primary.add(quota.key());
         }
-        let classes = self.monitors.lock().classes(self.extended);
-        for quota in quotas {
-            let mut hard = quota.spec.hard.keys();
-            if hard.any(|name| evaluator.tracks(name, &classes)) {
-                self.primary.add_after(quota.key(), delay);
+    }
+
+    /// Something of a kind comes. The API server has charged for it, and one look at many may wait; mostly there is
+    /// nothing to look at.
+    fn on_addition(&self, meta: &Meta, evaluator: &Evaluator) {
+        let now = self.context.clock.now();
+        let revision = meta.resource_version;
+        for quota in self.tracking(&meta.namespace, evaluator) {
+            let key = quota.key();
+            if self.charges.may_lack(&key, revision, now) {
+                self.primary.add_after(key, AFTER_ADDITION);
             }
         }
+    }
+
+    /// The quotas of a namespace that track something of a kind.
+    fn tracking(&self, namespace: &str, evaluator: &Evaluator) -> Vec<Arc<ResourceQuota>> {
+        let mut quotas = self.quotas.in_namespace(namespace);
+        if !quotas.is_empty() {
+            let classes = self.monitors.lock().classes(self.extended);
+            quotas.retain(|quota| {
+                let mut hard = quota.spec.hard.keys();
+                hard.any(|name| evaluator.tracks(name, &classes))
+            });
+        }
+        quotas
     }
 
     /// Wakes the quotas that count objects of a kind which nobody else here reads.
     fn listener(&self, evaluator: &Evaluator) -> MetadataListener {
         let (quotas, evaluator) = (self.this.clone(), evaluator.clone());
         Box::new(move |change| {
-            let (namespace, delay) = match change {
-                MetadataChange::Added(meta) => (&meta.namespace, AFTER_ADDITION),
-                MetadataChange::Deleted(meta) => (&meta.namespace, Duration::ZERO),
-                MetadataChange::Updated { .. } | MetadataChange::Resynced(_) => return,
+            let Some(quotas) = quotas.upgrade() else {
+                return;
             };
-            if let Some(quotas) = quotas.upgrade() {
-                quotas.wake(namespace, &evaluator, delay);
+            match change {
+                MetadataChange::Added(meta) => quotas.on_addition(meta, &evaluator),
+                MetadataChange::Deleted(meta) => quotas.wake(&meta.namespace, &evaluator),
+                MetadataChange::Updated { .. } | MetadataChange::Resynced(_) => {}
             }
         })
     }
 
     async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        self.consistency.check(key)?;
         let Some(quota) = self.quotas.get(key) else {
             return Ok(Next::AwaitChange);
         };
         let now = self.context.clock.now();
         let counts = self.count(&quota, now);
-        let plan = plan(&quota, &counts, self.may_wait(&quota, now), now);
+        let plan = plan(&quota, &counts, self.charges.awaited(key, now), now);
         report.decide(ObjectId::of(&*quota), plan.explain());
         if plan.is_stale {
+            self.charges.wait(key, now);
             return Ok(Next::After(STALE_RETRY));
         }
-        self.stale.lock().remove(key);
+        self.charges.wait_no_longer(key);
         if let Some(status) = &plan.status {
             let (client, meta) = (&self.context.client, &quota.metadata);
             match put_status::<ResourceQuota>(client, meta, status).await {
-                Ok(_) => {}
+                Ok(revision) => {
+                    self.charges.on_counted(key, revision, now);
+                    self.consistency.note::<ResourceQuota>(key, revision);
+                }
                 Err(error) if error.is_not_found() => return Ok(Next::AwaitChange),
                 Err(error) => return Err(error.into()),
             }
@@ -376,16 +407,5 @@ impl Quotas {
             Some(failure) => Err(Error::Retry(failure)),
             None => Ok(plan.next),
         }
-    }
-
-    /// Is there still patience for caches that are behind this revision of the quota?
-    fn may_wait(&self, quota: &ResourceQuota, now: MicroTime) -> bool {
-        let mut stale = self.stale.lock();
-        let revision = quota.metadata.resource_version;
-        let since = stale.entry(quota.key()).or_insert((revision, now));
-        if since.0 != revision {
-            *since = (revision, now);
-        }
-        now.since(since.1) < STALE_PATIENCE
     }
 }

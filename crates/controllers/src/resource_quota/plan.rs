@@ -28,8 +28,8 @@ pub struct Status {
     pub used: Amounts,
 }
 
-/// `may_wait`: caches that are behind may still be waited for.
-pub fn plan(quota: &ResourceQuota, counts: &[Count], may_wait: bool, now: MicroTime) -> Plan {
+/// `awaited` is the revision that caches must have reached before a count of theirs may lower what is used.
+pub fn plan(quota: &ResourceQuota, counts: &[Count], awaited: u64, now: MicroTime) -> Plan {
     let hard = &quota.spec.hard;
     let none = Amounts::new();
     let before = quota.status.used.as_ref().unwrap_or(&none);
@@ -57,12 +57,12 @@ pub fn plan(quota: &ResourceQuota, counts: &[Count], may_wait: bool, now: MicroT
     used.extend(sums);
     let behind = counts
         .iter()
-        .filter(|count| count.revision < quota.metadata.resource_version)
+        .filter(|count| count.revision < awaited)
         .find(|count| {
             let mut tracked = count.tracked.iter();
             tracked.any(|name| before.get(name) > used.get(name) && used.contains_key(name))
         });
-    if let Some(count) = behind.filter(|_| may_wait) {
+    if let Some(count) = behind {
         let kind = count.kind.clone();
         return Plan {
             status: None,

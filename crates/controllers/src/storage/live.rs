@@ -1,11 +1,13 @@
 //! Changes of whole objects, for roles that may update and not patch.
 //!
-//! The object is read, our fields are changed in the text that came, and the whole is written back with the revision
-//! that was read: what a newer API server put in passes through, and whoever wrote in between is not overwritten.
+//! Our fields are changed in the text that came, and the whole is written back with the revision that it had: what a
+//! newer API server put in passes through, and whoever wrote in between is not overwritten. The text is what the cache
+//! has kept of it, beside metadata as [`crate::workload::status`] writes it; where it has kept none the object is read.
 
 use std::sync::Arc;
 
 use api::json::Node;
+use api::kinds::Rewritten;
 use api::{Meta, Resource};
 use bytes::Bytes;
 use client::Client;
@@ -18,6 +20,20 @@ pub(crate) struct Live<K> {
 }
 
 impl<K: Resource> Live<K> {
+    /// The object as the cache has it, if that is the whole of it.
+    pub fn kept(object: &Arc<K>) -> Option<Live<K>>
+    where
+        K: Rewritten,
+    {
+        let mut whole = Node::parse(object.kept()?).ok()?;
+        let (version, kind) = (K::TYPE.api_version(), &K::TYPE.kind);
+        whole.set(&["apiVersion"], Node::text(&version));
+        whole.set(&["kind"], Node::text(kind));
+        whole.set(&["metadata"], Node::of(object.meta()));
+        let view = object.clone();
+        Some(Live { view, whole })
+    }
+
     /// Reads the object that was seen as `meta`. None if it is gone, or another has its name.
     pub async fn read(client: &Client, meta: &Meta) -> Result<Option<Live<K>>, Error> {
         let body = match client.get(&K::TYPE, &meta.namespace, &meta.name).await {

@@ -12,7 +12,8 @@
 //! **Mirrors** `pkg/controller/volume/expand`. Nothing that is built into kube-controller-manager 1.36 can make a volume
 //! grow but flex volumes.
 //!
-//! **Deliberate differences**: a claim that is bound no longer is not tried again. Flex volumes, which only a kubelet can
+//! **Deliberate differences**: the volume of a claim comes from the cache; upstream reads it for every claim that is bound,
+//! and of every bound claim when it starts. A claim that is bound no longer is not tried again. Flex volumes, which only a kubelet can
 //! make grow, are waited for as others are.
 
 mod actions;
@@ -43,7 +44,10 @@ pub use invariants::ExpanderOracle;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "volume_expand",
-    caches: &[View::of::<PersistentVolumeClaim>()],
+    caches: &[
+        View::of::<PersistentVolumeClaim>(),
+        View::of::<PersistentVolume>(),
+    ],
     decides_about: &[PersistentVolumeClaim::TYPE],
     queues: &["volume_expand"],
     // UPSTREAM: ten workers, without a flag.
@@ -72,10 +76,12 @@ pub fn controller(context: &Context, workers: usize) -> Controller {
                 queue.add(claim.key());
             }
         })
+        .reads::<PersistentVolume>()
         .workers(workers)
         .reconciler(Expander {
             context: context.clone(),
             claims: context.informers.store::<PersistentVolumeClaim>(),
+            volumes: context.informers.store::<PersistentVolume>(),
             waiting: Mutex::default(),
         })
 }
@@ -83,6 +89,7 @@ pub fn controller(context: &Context, workers: usize) -> Controller {
 pub struct Expander {
     context: Context,
     claims: Arc<Store<PersistentVolumeClaim>>,
+    volumes: Arc<Store<PersistentVolume>>,
     /// Claims that ask for more than they have.
     waiting: Mutex<HashSet<Key>>,
 }
@@ -94,10 +101,12 @@ impl Reconcile for Expander {
             self.waiting.lock().remove(key);
             return Ok(Next::AwaitChange);
         };
-        let client = &self.context.client;
-        let volume = client
-            .get_as::<PersistentVolume>("", &claim.spec.volume_name)
-            .await?;
+        let name = &claim.spec.volume_name;
+        let Some(volume) = self.volumes.find("", name) else {
+            return Err(Error::Retry(format!(
+                "failed to get PV {name:?}: not found"
+            )));
+        };
         let step = plan(&claim, &volume).map_err(Error::Retry)?;
         let Some(line) = step.line() else {
             // Whoever was told that it waits is told that it does no longer.

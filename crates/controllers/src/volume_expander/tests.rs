@@ -144,6 +144,21 @@ async fn others_are_waited_for_and_a_volume_that_is_not_there_is_asked_for_again
 }
 
 #[tokio::test(start_paused = true)]
+async fn volumes_come_from_the_cache() {
+    let mut world = World::new().await;
+    let running = controller(&world.context(), 2).run(world.stop());
+    world.run(running);
+    world.start().await;
+    create(&world, "csi", "2Gi").await;
+    world.settle().await;
+    assert_eq!(
+        world.events().await,
+        ["Normal ExternalExpanding waiting for an external controller to expand this PVC"]
+    );
+    assert_eq!(world.reads_of("/persistentvolumes/v"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_bound_claims_that_grow_are_woken() {
     let world = World::new().await;
     let controller = controller(&world.context(), 2);

@@ -1,5 +1,6 @@
 //! The controller against the embedded API server, under virtual time. Worlds begin at midnight of New Year 2024.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::Resource;
@@ -274,6 +275,21 @@ async fn a_schedule_that_never_comes_is_told_once_and_left_alone() {
         world.events().await,
         [format!("Warning InvalidSchedule {message}")]
     );
+}
+
+// UPSTREAM: a job is named after a minute, so there is one in each.
+#[tokio::test(start_paused = true)]
+async fn a_schedule_of_every_second_starts_a_job_each_minute() {
+    let (world, _) = world().await;
+    let every_second = cron_job(json!({"schedule": "@every 1s"}));
+    world.create(&CronJob::TYPE, every_second).await;
+    pass(150).await;
+    let jobs = world.list(&Job::TYPE).await;
+    let names: BTreeSet<String> = jobs
+        .iter()
+        .map(|job| job["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, BTreeSet::from([name(0), name(1), name(2)]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -189,6 +189,34 @@ async fn an_api_that_is_not_there_is_told_in_upstreams_words() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_that_hangs_is_told_and_scales_nothing() {
+    let (world, _) = running().await;
+    world.hang(PODS);
+    autoscaler(&world, "h", cpu()).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let told = condition(&world, "h", "ScalingActive").await;
+    assert!(told.contains("did not answer within 30 s"), "{told}");
+    assert_eq!(replicas(&world).await, 3);
+    usage(&world, "1");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let told = condition(&world, "h", "ScalingActive").await;
+    assert!(told.contains("ValidMetricFound"), "{told}");
+    assert_eq!(replicas(&world).await, 6);
+}
+
+// UPSTREAM: asks how old a metric is only while a pod starts.
+#[tokio::test(start_paused = true)]
+async fn metrics_that_come_a_day_late_count() {
+    let (world, _) = running().await;
+    world.jump(-86_400);
+    usage(&world, "1");
+    world.jump(86_400);
+    autoscaler(&world, "h", cpu()).await;
+    pass(2).await;
+    assert_eq!(replicas(&world).await, 6);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nonsense_from_a_metrics_api_is_a_condition() {
     let (world, _) = running().await;
     autoscaler(&world, "h", cpu()).await;

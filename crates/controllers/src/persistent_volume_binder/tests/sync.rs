@@ -167,18 +167,17 @@ async fn claim_and_volume_are_bound_in_four_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_object_is_read_once_for_the_writes_of_one_binding() {
+async fn nothing_is_read_for_the_writes_of_a_binding_and_nothing_is_lost() {
     let world = running().await;
-    create_volume(&world, "v size=9Gi").await;
-    pass(&world).await;
-    let reads = || {
-        (
-            world.reads_of("/persistentvolumes/v"),
-            world.reads_of("/persistentvolumeclaims/data"),
-        )
-    };
-    let (volume, claim) = reads();
-    create_claim(&world, "data class=").await;
+    let mut volume = volume_json("v size=9Gi");
+    volume["metadata"]["uid"] = json!(null);
+    volume["spec"]["mountOptions"] = json!(["noatime"]);
+    world.create(&PersistentVolume::TYPE, volume).await;
+    let mut claim = claim_json("data class=");
+    claim["metadata"] =
+        json!({"name": "data", "annotations": {"a": "b"}, "finalizers": ["example.com/hold"]});
+    claim["spec"]["resources"]["limits"] = json!({"storage": "99Gi"});
+    world.create(&PersistentVolumeClaim::TYPE, claim).await;
     see(
         &world,
         expect![[r#"
@@ -186,7 +185,22 @@ async fn each_object_is_read_once_for_the_writes_of_one_binding() {
         data Bound -> v 9Gi by us"#]],
     )
     .await;
-    assert_eq!(reads(), (volume + 1, claim + 1));
+    for path in ["/persistentvolumes/v", "/persistentvolumeclaims/data"] {
+        assert_eq!(world.reads_of(path), 0, "{path}");
+    }
+    let volume = world.get(&PersistentVolume::TYPE, "v").await.unwrap();
+    assert_eq!(volume["spec"]["mountOptions"], json!(["noatime"]));
+    let claim = world
+        .get(&PersistentVolumeClaim::TYPE, "data")
+        .await
+        .unwrap();
+    assert_eq!(
+        claim["spec"]["resources"],
+        json!({"limits": {"storage": "99Gi"}, "requests": {"storage": "5Gi"}})
+    );
+    assert_eq!(claim["metadata"]["annotations"]["a"], "b");
+    let finalizers = claim["metadata"]["finalizers"].to_string();
+    assert!(finalizers.contains("example.com/hold"), "{finalizers}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,6 +286,27 @@ async fn what_points_at_each_other_crosswise_stays_as_it_is() {
             .contains("FailedBinding volume \"v\" already bound to a different claim.")),
         "{events:?}"
     );
+}
+
+// UPSTREAM: which nodes a volume can be on is the scheduler's to ask.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_no_node_can_reach_is_bound_like_any_other() {
+    let world = running().await;
+    let mut volume = volume_json("v");
+    volume["metadata"]["uid"] = json!(null);
+    let nowhere = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["nowhere"]}]}]});
+    volume["spec"]["nodeAffinity"] = json!({"required": nowhere});
+    world.create(&PersistentVolume::TYPE, volume).await;
+    create_claim(&world, "data class=").await;
+    see(
+        &world,
+        expect![[r#"
+        v Bound -> data by us
+        data Bound -> v 5Gi by us"#]],
+    )
+    .await;
+    let volume = world.get(&PersistentVolume::TYPE, "v").await.unwrap();
+    assert_eq!(volume["spec"]["nodeAffinity"]["required"], nowhere);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! `hard | status.hard | status.used | kind@revision: sum`, for a quota at revision 10.
+//! `hard | status.hard | status.used | kind@revision: sum`, for a quota that was charged at revision 10.
 
 use api::amounts::{Amounts, show};
 use api::decision::Explain;
@@ -22,10 +22,7 @@ fn quota(text: &str) -> ResourceQuota {
     let parts: Vec<&str> = text.split('|').map(str::trim).collect();
     let known = |text: &str| (text != "none").then(|| amounts(text));
     ResourceQuota {
-        metadata: Meta {
-            resource_version: 10,
-            ..Meta::default()
-        },
+        metadata: Meta::default(),
         spec: ResourceQuotaSpec {
             hard: amounts(parts[0]),
             ..ResourceQuotaSpec::default()
@@ -57,13 +54,13 @@ fn count(text: &str) -> Count {
 
 #[track_caller]
 fn check(text: &str, expected: Expect) {
-    check_waiting(text, true, expected);
+    check_awaiting(text, 10, expected);
 }
 
 #[track_caller]
-fn check_waiting(text: &str, may_wait: bool, expected: Expect) {
+fn check_awaiting(text: &str, awaited: u64, expected: Expect) {
     let counts: Vec<Count> = text.split('|').skip(3).map(count).collect();
-    let plan = plan(&quota(text), &counts, may_wait, Time::from_unix(0).micro());
+    let plan = plan(&quota(text), &counts, awaited, Time::from_unix(0).micro());
     let mut said: Vec<String> = plan.explain().iter().map(ToString::to_string).collect();
     if let Some(status) = &plan.status {
         let (hard, used) = (show(&status.hard), show(&status.used));
@@ -165,9 +162,9 @@ fn does_not_lower_what_is_used_by_a_cache_that_is_behind() {
             "waits for the cache of pods: the quota was charged for something that it has not seen"
         ],
     );
-    check_waiting(
+    check_awaiting(
         lower,
-        false,
+        0,
         expect![[r#"
             write hard pods=5,services=5 used pods=2,services=1
             counts pods=2: it said pods=3"#]],

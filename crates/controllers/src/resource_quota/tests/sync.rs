@@ -165,6 +165,89 @@ async fn a_pod_that_should_be_gone_stops_counting_by_itself() {
     );
 }
 
+/// A quota of pods and services, and a pod that keeps its finalizer: it stops counting 40 seconds after its deletion,
+/// without another word of the API server.
+async fn world_with_a_stuck_pod() -> World {
+    let (world, _) = world().await;
+    let hard = json!({"pods": "9", "services": "99"});
+    create_quota(&world, "q", json!({"hard": hard})).await;
+    let mut stuck = pod("a", "1m");
+    stuck["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    stuck["spec"]["nodeName"] = json!("lost");
+    world.create(&Pod::TYPE, stuck).await;
+    create_service(&world, "s").await;
+    let grace = DeleteOptions {
+        grace_period_seconds: Some(20),
+        ..DeleteOptions::default()
+    };
+    world.delete_with(&Pod::TYPE, "a", &grace).await;
+    world
+}
+
+async fn create_service(world: &World, name: &str) {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+    world.create(&SERVICES, service).await;
+}
+
+const SERVICES: ResourceType = ResourceType::namespaced("", "v1", "services", "Service");
+
+#[tokio::test(start_paused = true)]
+async fn no_cache_is_waited_for_because_of_our_own_write() {
+    let world = world_with_a_stuck_pod().await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    // What we write now is newer than anything that the cache of pods will see.
+    world.delete(&SERVICES, "s").await;
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    // The other service is that of the API server.
+    let used = |pods: &str| json!({"pods": pods, "services": "1"});
+    assert_eq!(status(&world, "q").await["used"], used("1"));
+    world.writes();
+    // The second is over that the end is rounded up to, and the two are not that a cache would be waited for.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert_eq!(world.written(), "PUT resourcequotas/q/status");
+    assert_eq!(status(&world, "q").await["used"], used("0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn charges_for_one_kind_do_not_hold_up_another_for_ever() {
+    let world = world_with_a_stuck_pod().await;
+    tokio::time::sleep(Duration::from_secs(38)).await;
+    for number in 0..20 {
+        create_service(&world, &format!("s{number}")).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(status(&world, "q").await["used"]["pods"], "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn additions_are_counted_only_if_the_last_count_may_lack_them() {
+    let (world, _) = world().await;
+    create_quota(&world, "q", json!({"hard": {"pods": "9"}})).await;
+    let forge = async |used: &str| {
+        let forged = json!({"status": {"used": {"pods": used}}});
+        world
+            .patch_subresource(&ResourceQuota::TYPE, "q", Some("status"), forged)
+            .await;
+    };
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    forge("4").await;
+    world.create(&Pod::TYPE, pod("a", "1m")).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "5"}));
+    // Something goes, which makes us count.
+    let now = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    world.delete_with(&Pod::TYPE, "a", &now).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "0"}));
+    forge("4").await;
+    world.create(&Pod::TYPE, pod("b", "1m")).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "1"}));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_limits_is_taken_over() {
     let (world, _) = world().await;
