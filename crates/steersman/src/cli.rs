@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,13 +44,13 @@ enum Command {
     Up(Box<up::Arguments>),
     /// Stop a cluster that is up
     Down(running::DownArguments),
-    /// Say which clusters are up
+    /// List the clusters that are up
     Status(running::StatusArguments),
     /// Print a link to the dashboard of a cluster that is up
     Dashboard(running::DashboardArguments),
     /// Stop, start or drain a simulated node
     Node(chaos::NodeArguments),
-    /// Let a simulated pod fail
+    /// Make a simulated pod fail
     Pod(chaos::PodArguments),
     /// Serve the Kubernetes API alone: for tests of controllers of your own
     Apiserver(apiserver::Arguments),
@@ -94,7 +95,7 @@ pub(crate) fn command() -> clap::Command {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(wanted(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -144,6 +145,18 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// `help --help` asks for help, which the parser's own `help` takes for the name of a command.
+fn wanted(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_str()).collect();
+    if matches!(
+        words[..],
+        [Some("help"), ..] | [Some("node" | "pod"), Some("help"), ..]
+    ) {
+        arguments.retain(|word| word != "--help" && word != "-h");
+    }
+    arguments
+}
+
 /// The parser's own words for a number that is none speak of digits and target types.
 fn bad_number(error: &clap::Error) -> Option<clap::Error> {
     let cause = std::error::Error::source(error)?.downcast_ref::<ParseIntError>()?;
@@ -177,6 +190,24 @@ fn refuse(error: &clap::Error) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_of_help_is_help() {
+        let check = |line: &str| {
+            let arguments = line.split(' ').map(OsString::from).collect();
+            let error = Cli::try_parse_from(wanted(arguments)).err();
+            error.is_some_and(|error| !error.use_stderr())
+        };
+        for line in [
+            "steersman help --help",
+            "steersman help up -h",
+            "steersman node help --help",
+            "steersman why --help",
+        ] {
+            assert!(check(line), "{line}");
+        }
+        assert!(!check("steersman help nothing"));
+    }
 
     #[test]
     fn numbers_that_are_none_are_refused_in_plain_words() {
