@@ -294,14 +294,23 @@ fn what_a_container_misses_is_created_by_one_command() {
             "{{phase: Pending, containerStatuses: [{{name: main, state: {{waiting: {{reason: CreateContainerConfigError, message: {message}}}}}}}]}}"
         )
     };
-    check_pod(&waiting("'configmap \"db\" not found'"), expect![[]]);
     check_pod(
-        &waiting("couldn''t find key url in ConfigMap shop/db"),
-        expect![[]],
+        &waiting("'configmap \"db\" not found'"),
+        expect![[r#"
+            container main cannot be started: configmap "db" not found
+            kubectl create configmap db --from-literal=KEY=VALUE -n shop"#]],
+    );
+    check_pod(
+        &waiting("couldn't find key url in ConfigMap shop/db"),
+        expect![[r#"
+            container main cannot be started: couldn't find key url in ConfigMap shop/db
+            kubectl edit configmap db -n shop"#]],
     );
     check_pod(
         &waiting("container has runAsNonRoot and image will run as root"),
-        expect![[]],
+        expect![[r#"
+            container main cannot be started: container has runAsNonRoot and image will run as root
+        "#]],
     );
     check_with(
         "{phase: Pending}",
@@ -310,7 +319,9 @@ kind: Event
 reason: FailedMount
 message: 'MountVolume.SetUp failed for volume \"v\" : secret \"db\" not found'
 involvedObject: {kind: Pod, name: web-1}",
-        expect![[]],
+        expect![[r#"
+            cannot mount its volumes: MountVolume.SetUp failed for volume "v" : secret "db" not found (for 10m)
+            kubectl create secret generic db --from-literal=KEY=VALUE -n shop"#]],
     );
 }
 
@@ -322,7 +333,9 @@ kind: Pod
 metadata: {name: web-1, namespace: shop}
 spec: {schedulerName: mine}
 status: {phase: Pending}",
-        expect![[]],
+        expect![[r#"
+            waits for the scheduler mine, which has not tried it yet
+        "#]],
     );
 }
 
