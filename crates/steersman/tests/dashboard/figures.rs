@@ -98,11 +98,11 @@ fn weight(browser: &mut Browser) {
     println!("weight: [bytes, gzipped, files] {weighed}");
 }
 
-/// From the API server's answer to a change of `spec.replicas` to the number on the page.
+/// From the API server's answer to a change of `spec.replicas` to what the Deployment controller decided, on the page.
 fn latency(browser: &mut Browser, api: &Api) {
     browser.eval(
         "(() => { window.seen = {}; const look = () => {
-            for (const [, wanted] of document.body.innerText.matchAll(/of (\\d+) ready/g)) window.seen[wanted] ??= Date.now();
+            for (const [, wanted] of document.body.textContent.matchAll(/ from \\d+ to (\\d+):/g)) window.seen[wanted] ??= Date.now();
         }; new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true}); return true; })()",
     );
     let mut passed = Vec::new();
