@@ -44,6 +44,11 @@ fn screen(home: &Path) -> Result<Vec<String>> {
     let output = up.stdout.take().context("it is piped")?;
     for line in BufReader::new(output).lines() {
         let line = line?.replace(&*home.to_string_lossy(), "~");
+        // What makes a link open once is long, and nobody copies it from a picture.
+        let line = match line.split_once("?link=") {
+            Some((address, _)) => format!("{address}?link=…"),
+            None => line,
+        };
         let is_last = line.starts_with(LAST);
         lines.push(line);
         if is_last {

@@ -372,7 +372,7 @@ pub(crate) fn entered(cookie: &str) -> Response<Body> {
 /// keep the new cookie from being sent.
 fn enter(cookie: &str) -> Response<Body> {
     let html = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" \
-                content=\"0;url=./\"><title>Steersman</title></html>";
+                content=\"0;url=./\"><link rel=\"icon\" href=\"data:,\"><title>Steersman</title></html>";
     let mut response = whole(StatusCode::OK, "text/html; charset=utf-8", html);
     if let Ok(cookie) = HeaderValue::from_str(cookie) {
         response.headers_mut().insert(SET_COOKIE, cookie);

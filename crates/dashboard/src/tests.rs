@@ -31,6 +31,8 @@ const ADDRESS: &str = "127.0.0.1:6444";
 const PODS: ResourceType = ResourceType::namespaced("", "v1", "pods", "Pod");
 const ACCOUNTS: ResourceType =
     ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+const DEPLOYMENTS: ResourceType =
+    ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
 const SECRETS: ResourceType = ResourceType::namespaced("", "v1", "secrets", "Secret");
 const NAMESPACES: ResourceType = ResourceType::cluster("", "v1", "namespaces", "Namespace");
 const ROLES: ResourceType =
@@ -42,7 +44,7 @@ const BINDINGS: ResourceType = ResourceType::namespaced(
     "RoleBinding",
 );
 
-/// Everything is stuck, and every action is noted.
+/// Everything is stuck, predictions never end, and every action is noted.
 #[derive(Default)]
 struct Stuck {
     acted: Mutex<Vec<Action>>,
@@ -59,8 +61,9 @@ impl Source for Stuck {
         async move { Ok(verdict) }.boxed()
     }
 
+    /// Takes longer than anybody waits.
     fn predict<'a>(&'a self, _: &'a Named) -> BoxFuture<'a, Option<Value>> {
-        async { None }.boxed()
+        futures_util::future::pending().boxed()
     }
 
     fn act<'a>(
@@ -255,6 +258,23 @@ async fn a_link_opens_the_page_once() {
     let (status, said) = read(world.send(Request::get(&link), "").await).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     assert!(said.contains("was used before"), "{said}");
+}
+
+#[tokio::test]
+async fn no_verdict_waits_for_a_prediction() {
+    let world = Box::new(true);
+    for name in ["first", "second"] {
+        let labels = json!({"app": name});
+        let template = json!({"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "a", "image": "a"}]}});
+        let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec});
+        world.create(&DEPLOYMENTS, "default", object).await;
+    }
+    let cookie = world.enter().await;
+    let stream = Request::get("/stream").header("cookie", &cookie);
+    let mut stream = world.send(stream, "").await.into_body();
+    until(&mut stream, &["first is stuck", "second is stuck"]).await;
 }
 
 #[tokio::test]

@@ -19,6 +19,8 @@ use crate::source::{Named, Source};
 pub(crate) struct Verdicts {
     inner: Mutex<Inner>,
     dirty: Notify,
+    /// Rollouts among what was explained are to be predicted.
+    explained: Notify,
 }
 
 #[derive(Default)]
@@ -33,6 +35,7 @@ struct Open {
     object: Named,
     generation: i64,
     dirty: bool,
+    is_explained: bool,
     predicted: Option<i64>,
 }
 
@@ -53,6 +56,7 @@ impl Verdicts {
         Verdicts {
             inner: Mutex::default(),
             dirty: Notify::new(),
+            explained: Notify::new(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Verdicts {
                     },
                     generation: meta.generation,
                     dirty: true,
+                    is_explained: false,
                     predicted: None,
                 };
                 inner.open.insert(key.to_owned(), opened);
@@ -107,8 +112,13 @@ impl Verdicts {
         self.dirty.notify_one();
     }
 
-    /// Explains what has to be explained, for as long as it is polled.
+    /// Explains and predicts what has to be, for as long as it is polled. No verdict waits for a prediction, which runs
+    /// a whole rollout.
     pub(crate) async fn run(&self, feed: &Arc<Feed>, source: &Arc<dyn Source>) {
+        tokio::join!(self.explain(feed, source), self.predict(feed, source));
+    }
+
+    async fn explain(&self, feed: &Arc<Feed>, source: &Arc<dyn Source>) {
         let mut again = tokio::time::Instant::now() + AGAIN;
         loop {
             tokio::select! {
@@ -119,40 +129,55 @@ impl Verdicts {
                 }
             }
             tokio::time::sleep(GATHERING).await;
-            for (key, object, prediction) in self.take_dirty() {
+            for (key, object) in self.take_dirty() {
                 let verdict = source.why(&object, None).await;
                 self.tell(feed, &key, &object, verdict.ok());
-                if let Some(generation) = prediction {
-                    self.predict(feed, source, &key, &object, generation).await;
-                }
+            }
+            self.explained.notify_one();
+        }
+    }
+
+    async fn predict(&self, feed: &Arc<Feed>, source: &Arc<dyn Source>) {
+        loop {
+            let Some((key, object, generation)) = self.next_rollout() else {
+                self.explained.notified().await;
+                continue;
+            };
+            if let Some(mut prediction) = source.predict(&object).await {
+                prediction["generation"] = generation.into();
+                feed.put(&format!("preview/{key}"), for_owners_alone(&prediction));
             }
         }
     }
 
-    /// What is explained next, and whether a prediction is due as well.
-    fn take_dirty(&self) -> Vec<(String, Named, Option<i64>)> {
+    /// What is explained next.
+    fn take_dirty(&self) -> Vec<(String, Named)> {
         let mut inner = self.inner.lock();
         let all = inner.open.iter_mut().filter(|(_, open)| open.dirty);
         let taken: Vec<_> = all
             .take(AT_ONCE)
             .map(|(key, open)| {
                 open.dirty = false;
-                let rolls = matches!(open.object.kind.as_str(), "Deployment" | "StatefulSet");
-                let due = rolls && open.predicted != Some(open.generation);
-                if due {
-                    open.predicted = Some(open.generation);
-                }
-                (
-                    key.clone(),
-                    open.object.clone(),
-                    due.then_some(open.generation),
-                )
+                open.is_explained = true;
+                (key.clone(), open.object.clone())
             })
             .collect();
         if inner.open.values().any(|open| open.dirty) {
             self.dirty.notify_one();
         }
         taken
+    }
+
+    /// The next rollout that has a verdict and no prediction of this generation.
+    fn next_rollout(&self) -> Option<(String, Named, i64)> {
+        let mut inner = self.inner.lock();
+        let mut due = inner.open.iter_mut().filter(|(_, open)| {
+            let rolls = matches!(open.object.kind.as_str(), "Deployment" | "StatefulSet");
+            rolls && open.is_explained && open.predicted != Some(open.generation)
+        });
+        let (key, open) = due.next()?;
+        open.predicted = Some(open.generation);
+        Some((key.clone(), open.object.clone(), open.generation))
     }
 
     fn tell(&self, feed: &Feed, key: &str, object: &Named, verdict: Option<Value>) {
@@ -169,20 +194,6 @@ impl Verdicts {
             "waits": found["waits"],
         });
         feed.put(&row, for_owners_alone(&told));
-    }
-
-    async fn predict(
-        &self,
-        feed: &Feed,
-        source: &Arc<dyn Source>,
-        key: &str,
-        object: &Named,
-        generation: i64,
-    ) {
-        if let Some(mut prediction) = source.predict(object).await {
-            prediction["generation"] = generation.into();
-            feed.put(&format!("preview/{key}"), for_owners_alone(&prediction));
-        }
     }
 }
 

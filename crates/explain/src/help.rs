@@ -45,7 +45,15 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
         on(facts, &command, "shows what it said before it ended")
     };
     match cause {
-        Cause::Terminating | Cause::Young | Cause::Starting | Cause::Unscheduled => None,
+        Cause::Terminating
+        | Cause::Young
+        | Cause::Starting
+        | Cause::Unscheduled
+        | Cause::Succeeded => None,
+        Cause::OtherScheduler => hint(format!(
+            "see that {} runs: spec.schedulerName names it, and nobody else schedules this pod",
+            text(pod, "/spec/schedulerName")
+        )),
         Cause::Held => finalizer(facts, pod),
         Cause::NodeUnreachable => node::of_pod(facts, pod)
             .and_then(node::start)
@@ -61,7 +69,7 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             &format!("get pod {name} -o jsonpath='{{.spec.schedulingGates}}'"),
             "shows who holds it; its owner has to remove the gate",
         ),
-        Cause::Unschedulable => unschedulable(pod),
+        Cause::Unschedulable => unschedulable(facts, pod),
         // What the controller of claims says helps more than anything else.
         Cause::NoDeviceClaim if !facts.decisions_about(pod).is_empty() => None,
         Cause::NoDeviceClaim => on(
@@ -85,11 +93,9 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
         ),
         Cause::Image { .. } => fix_image(facts, pod, cause),
         Cause::Mount if storage::holder(facts, pod).is_some() => holds_volume(facts, pod),
-        Cause::Configuration | Cause::Mount | Cause::Gate | Cause::Failed => on(
-            facts,
-            &format!("describe pod {name}"),
-            "shows its events and what it refers to",
-        ),
+        Cause::Configuration | Cause::Mount => missing(facts, pod).or_else(|| describe(facts, name)),
+        Cause::Gate | Cause::Failed => describe(facts, name),
+        Cause::Exited { container } => log(container, ""),
         Cause::Crash { container } => log(container, " --previous"),
         Cause::Unready => on(
             facts,
@@ -102,6 +108,46 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
             "shows why it does not answer",
         ),
     }
+}
+
+fn describe(facts: &Facts, pod: &str) -> Option<Help> {
+    let why = "shows its events and what it refers to";
+    on(facts, &format!("describe pod {pod}"), why)
+}
+
+/// What a kubelet that cannot start a container misses, by its own words: nobody else says which reference it was.
+fn missing(facts: &Facts, pod: &Value) -> Option<Help> {
+    let statuses = list(pod, "/status/initContainerStatuses").iter();
+    let statuses = statuses.chain(list(pod, "/status/containerStatuses"));
+    let waiting = statuses.map(|status| text(status, "/state/waiting/message"));
+    let mut told = waiting.chain(facts.messages(pod, "FailedMount"));
+    told.find_map(|message| {
+        if message.contains("runAsNonRoot") {
+            let why = "set securityContext.runAsUser to another user than 0, or take an image that does not run as root";
+            return hint(why.to_owned());
+        }
+        if let Some((key, at)) = between(message, "couldn't find key ", " in ") {
+            let (kind, name) = at.split_once(' ')?;
+            let name = name.split('/').nth(1)?;
+            let command = format!("edit {} {name}", kind.to_lowercase());
+            let why = format!("add the key {key}; the container starts once it is there");
+            return on(facts, &command, &why);
+        }
+        let (kind, command) = match message {
+            _ if message.contains("configmap \"") => ("configmap", "create configmap"),
+            _ if message.contains("secret \"") => ("secret", "create secret generic"),
+            _ => return None,
+        };
+        let (name, rest) = between(message, &format!("{kind} \""), "\"")?;
+        let why = "creates what is missing; the pod starts once it is there";
+        let command = format!("{command} {name} --from-literal=KEY=VALUE");
+        rest.starts_with(" not found").then(|| on(facts, &command, why))?
+    })
+}
+
+/// What stands between two pieces of a text, and what comes after.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<(&'a str, &'a str)> {
+    text.split_once(before)?.1.split_once(after)
 }
 
 /// What gets a volume away from a pod that is on its way out, on a node that does not say that it has stopped.
@@ -117,9 +163,13 @@ fn holds_volume(facts: &Facts, pod: &Value) -> Option<Help> {
     })
 }
 
-fn unschedulable(pod: &Value) -> Option<Help> {
+fn unschedulable(facts: &Facts, pod: &Value) -> Option<Help> {
     let message =
         crate::json::condition(pod, "PodScheduled").map_or("", |held| text(held, "/message"));
+    if message.contains("anti-affinity") {
+        let why = "shows where they run; add a node, ask for fewer, or prefer to keep away instead of requiring it";
+        return on(facts, "get pods -o wide", why);
+    }
     let (command, why) = if message.contains("Insufficient") || message.contains("Too many pods") {
         (
             "kubectl describe nodes",

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{condition, number, text, time, truth};
 use crate::pod::{Cause, problem};
-use crate::replicas::note_refusal_of;
+use crate::replicas::{conclude_refused, note_refusal_of};
 use crate::words::short;
 use crate::{Draft, State, help};
 
@@ -42,7 +42,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         );
     }
     if note_refusal_of(facts, job, number(job, "/status/active") == 0, draft) {
-        return draft.conclude(State::Stuck, "the API server refuses to create its pods");
+        return conclude_refused(draft);
     }
     let stuck = note_pods(facts, draft);
     conclude(facts, draft, stuck);

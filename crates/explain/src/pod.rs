@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::devices::Unclaimed;
 use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
-use crate::pod_state::container_problem;
+use crate::pod_state::{self, container_problem};
 use crate::time::{human, sentence, when};
 use crate::{Draft, Obstacle, State, devices, disruption, finalizers, help, node, storage};
 
@@ -36,6 +36,8 @@ pub enum Cause {
     /// A claim that does not exist.
     NoClaim(String),
     Unscheduled,
+    /// A scheduler that is not the cluster's own has not tried it.
+    OtherScheduler,
     Image {
         container: String,
     },
@@ -51,12 +53,21 @@ pub enum Cause {
     Starting,
     /// It runs, and nothing says why it is not ready.
     Unready,
+    /// A container of a pod that has failed ended with an error.
+    Exited {
+        container: String,
+    },
+    /// Refused by its node, evicted, or past its deadline.
     Failed,
+    Succeeded,
     Young,
 }
 
 /// A kubelet that has not confirmed a deletion for this long after its deadline will not soon.
 const CONFIRMS_WITHIN_SECONDS: i64 = 30;
+
+/// Who schedules pods that name no other.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Why the pod is not available; `None` if it is. `min_ready_seconds` is what its owner asks for.
 pub fn problem(facts: &Facts, pod: &Value, min_ready_seconds: i64) -> Option<Problem> {
@@ -173,11 +184,20 @@ fn finished(pod: &Value) -> Problem {
             why = format!("{why}: {part}");
         }
     }
+    let exited = pod_state::exited(pod).filter(|_| phase == "Failed" && reason.is_empty());
+    let cause = match (phase, exited) {
+        ("Succeeded", _) => Cause::Succeeded,
+        (_, Some((container, said))) => {
+            why = format!("{why}: {said}");
+            Cause::Exited { container }
+        }
+        (_, None) => Cause::Failed,
+    };
     Problem {
-        cause: Cause::Failed,
+        passing: cause == Cause::Succeeded,
+        cause,
         why,
         since: None,
-        passing: phase == "Succeeded",
     }
 }
 
@@ -232,6 +252,11 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
             why = format!("{why}; the scheduler says: {message}");
         }
         return of(cause, format!("cannot be scheduled: {why}"), false);
+    }
+    let scheduler = text(pod, "/spec/schedulerName");
+    if message.is_empty() && !matches!(scheduler, "" | DEFAULT_SCHEDULER) {
+        let why = format!("waits for the scheduler {scheduler}, which has not tried it yet");
+        return of(Cause::OtherScheduler, why, false);
     }
     if message.is_empty() {
         let why = "waits for the scheduler, which has not tried it yet".to_owned();
@@ -460,9 +485,10 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
             }
         },
         Some(problem) => {
-            let state = match problem.passing {
-                true => State::Progressing,
-                false => State::Stuck,
+            let state = match (&problem.cause, problem.passing) {
+                (Cause::Succeeded, _) => State::Settled,
+                (_, true) => State::Progressing,
+                (_, false) => State::Stuck,
             };
             let since = problem.since.map(|since| facts.now.unix() - since.unix());
             let age = since.map_or(String::new(), |since| format!(" (for {})", human(since)));

@@ -69,6 +69,20 @@ fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Optio
     }
 }
 
+/// The container that made a pod fail, and what became of it.
+pub(crate) fn exited(pod: &Value) -> Option<(String, String)> {
+    let init = list(pod, "/status/initContainerStatuses").iter();
+    let mut statuses = init.chain(list(pod, "/status/containerStatuses"));
+    let failed = statuses.find(|status| number(status, "/state/terminated/exitCode") != 0)?;
+    let (name, code) = (
+        text(failed, "/name"),
+        number(failed, "/state/terminated/exitCode"),
+    );
+    let why = ended(failed, "state");
+    let said = format!("container {name} has ended with exit code {code}{why}");
+    Some((name.to_owned(), said))
+}
+
 /// The kubelet's own words; the back-off's message says no more than that there is one.
 fn pull_error(facts: &Facts, pod: &Value, message: &str) -> String {
     let events = facts.messages(pod, "Failed");

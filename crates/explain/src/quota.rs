@@ -1,5 +1,7 @@
 //! Quotas: what they count, how much of it is used, and whom they refuse.
 
+use std::collections::BTreeMap;
+
 use api::Amounts;
 use api::kinds::ResourceQuota;
 use serde::Deserialize;
@@ -98,7 +100,7 @@ fn exhausted(hard: &Amounts, used: &Amounts) -> String {
 const REFUSED_WITHIN_SECONDS: i64 = 20 * 60;
 
 /// Who was refused by this quota lately, and with which words: events tell.
-fn refused(facts: &Facts) -> Vec<(String, String)> {
+fn refused(facts: &Facts) -> BTreeMap<String, String> {
     let name = text(&facts.object, "/metadata/name");
     let words = [
         format!("exceeded quota: {name}, "),
@@ -115,5 +117,10 @@ fn refused(facts: &Facts) -> Vec<(String, String)> {
         let object = format!("{kind}/{}", text(event, "/involvedObject/name"));
         Some((object, format!("was refused: {why}")))
     };
-    facts.events.iter().filter_map(told).collect()
+    // Each try of the same object leaves an event.
+    let mut found = BTreeMap::new();
+    for (object, why) in facts.events.iter().filter_map(told) {
+        found.entry(object).or_insert(why);
+    }
+    found
 }

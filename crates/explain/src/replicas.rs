@@ -65,7 +65,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let stuck = note_pods(facts, set, draft);
     let available = number(set, "/status/availableReplicas");
     if refused {
-        draft.conclude(State::Stuck, "the API server refuses to create its pods");
+        conclude_refused(draft);
     } else if available >= wanted && number(set, "/status/replicas") == wanted {
         draft.conclude(
             State::Settled,
@@ -74,6 +74,13 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     } else {
         conclude_by_pods(draft, stuck, available, wanted);
     }
+}
+
+/// What is said when the API server refuses pods: the refusal is the first obstacle.
+pub(crate) fn conclude_refused(draft: &mut Draft<'_>) {
+    let first = draft.explanation.in_the_way.first();
+    let why = first.map_or_else(String::new, |first| short(&first.why));
+    draft.conclude(State::Stuck, why);
 }
 
 /// What is said when pods are all that is missing.
@@ -252,7 +259,7 @@ pub(crate) fn note_old_pods(facts: &Facts, set: &Value, draft: &mut Draft<'_>) -
             continue;
         };
         match problem.cause {
-            Cause::Failed => continue,
+            Cause::Failed | Cause::Exited { .. } | Cause::Succeeded => continue,
             Cause::Held | Cause::NodeUnreachable => {
                 held |= !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
                 draft.offer(help::for_pod(facts, pod, &problem.cause));

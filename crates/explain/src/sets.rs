@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{labels, number, text};
-use crate::replicas::{conclude_by_pods, note_pods, note_refusal, note_unobserved, wanted};
+use crate::replicas::{
+    conclude_by_pods, conclude_refused, note_pods, note_refusal, note_unobserved, wanted,
+};
 use crate::{Draft, State, disruption, help};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
@@ -34,7 +36,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let outdated = numbers.wanted - numbers.updated;
     let complete = numbers.available >= numbers.wanted && numbers.current == numbers.wanted;
     if refused {
-        draft.conclude(State::Stuck, "the API server refuses to create its pods");
+        conclude_refused(draft);
     } else if let Some(why) = matches_no_node(facts, &numbers) {
         draft.conclude(State::Stuck, why);
         draft.offer(Some(help::Help {

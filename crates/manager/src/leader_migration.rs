@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn refuses_what_it_cannot_use() {
-        check_error("", "missing field");
-        check_error("- a", "invalid type");
+        check_error("", "expected a LeaderMigrationConfiguration, not nothing");
+        check_error("- a", "expected a LeaderMigrationConfiguration, not a list");
         check_error(
             &format!("{HEAD}leaderNam: m\n"),
             "unknown field `leaderNam`",

@@ -357,7 +357,7 @@ podCIDR: 10.0.0.0/8
         let check = |text: &str| Config::parse(text, "nodes.yaml").unwrap_err().to_string();
         assert_eq!(
             check("nodes:\n- name: a\n  count: many\n"),
-            r#"nodes.yaml: line 3: nodes[0].count: invalid type: string "many", expected usize"#
+            r#"nodes.yaml: line 3: nodes[0].count: expected a whole number, 0 or more, not string "many""#
         );
         assert_eq!(
             check("nodes:\n- nmae: a\n"),
@@ -387,7 +387,7 @@ podCIDR: 10.0.0.0/8
         assert!(check("nodes: [{capacity: {cpu: lots}}]").contains("nodes[0].capacity.cpu"));
         assert_eq!(
             check("nodes: ["),
-            "nodes.yaml: line 2: nodes: did not find expected node content"
+            "nodes.yaml: line 2: while parsing a node, did not find expected node content"
         );
     }
 }

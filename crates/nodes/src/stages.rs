@@ -466,7 +466,7 @@ stages:
             ("next: Use, cpu: -1", "stages[0].cpu: -1 is negative"),
             (
                 "next: Use, cpu: [1]",
-                "stages[0].cpu: invalid type: sequence, expected an amount such as 250m, or a curve such as \"0s=100m,5m=2\"",
+                "stages[0].cpu: expected an amount such as 250m, or a curve such as \"0s=100m,5m=2\", not a list",
             ),
             (
                 "next: Use, cpu: '5m=1,1m=2'",

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Keep the objects in memory: they are gone when the server stops
     #[arg(long)]
     in_memory: bool,
-    /// Drop what is damaged on the disk, and say what that is
+    /// Drop damaged records from the disk, and list them
     #[arg(long, conflicts_with = "in_memory")]
     repair: bool,
     /// How many connections to take at the same time [default: 8192, or what the limit of open files leaves]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "this is where users are spoken to")]
 
+use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,13 +44,13 @@ enum Command {
     Up(Box<up::Arguments>),
     /// Stop a cluster that is up
     Down(running::DownArguments),
-    /// Say which clusters are up
+    /// List the clusters that are up
     Status(running::StatusArguments),
     /// Print a link to the dashboard of a cluster that is up
     Dashboard(running::DashboardArguments),
     /// Stop, start or drain a simulated node
     Node(chaos::NodeArguments),
-    /// Let a simulated pod fail
+    /// Make a simulated pod fail
     Pod(chaos::PodArguments),
     /// Serve the Kubernetes API alone: for tests of controllers of your own
     Apiserver(apiserver::Arguments),
@@ -98,12 +99,12 @@ pub(crate) fn command() -> clap::Command {
     Cli::command().mut_subcommands(move |command| command.mut_args(numbers))
 }
 
-fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Cli, clap::Error> {
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command().try_get_matches_from(arguments)?)
 }
 
 pub(crate) fn main() -> ExitCode {
-    let cli = match parse(std::env::args()) {
+    let cli = match parse(wanted(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
@@ -153,6 +154,18 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// `help --help` asks for help, which the parser's own `help` takes for the name of a command.
+fn wanted(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_str()).collect();
+    if matches!(
+        words[..],
+        [Some("help"), ..] | [Some("node" | "pod"), Some("help"), ..]
+    ) {
+        arguments.retain(|word| word != "--help" && word != "-h");
+    }
+    arguments
+}
+
 /// The parser's own words for a number that is none speak of digits and target types.
 fn bad_number(error: &clap::Error) -> Option<clap::Error> {
     let cause = std::error::Error::source(error)?.downcast_ref::<ParseIntError>()?;
@@ -192,10 +205,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn help_of_help_is_help() {
+        let check = |line: &str| {
+            let arguments = line.split(' ').map(OsString::from).collect();
+            let error = Cli::try_parse_from(wanted(arguments)).err();
+            error.is_some_and(|error| !error.use_stderr())
+        };
+        for line in [
+            "steersman help --help",
+            "steersman help up -h",
+            "steersman node help --help",
+            "steersman why --help",
+        ] {
+            assert!(check(line), "{line}");
+        }
+        assert!(!check("steersman help nothing"));
+    }
+
+    #[test]
     fn numbers_that_are_none_are_refused_in_plain_words() {
         let check = |arguments: &[&str]| {
             let arguments = ["steersman"].iter().chain(arguments);
-            let error = parse(arguments.map(ToString::to_string)).err();
+            let error = parse(arguments.map(OsString::from)).err();
             let told = error.and_then(|error| bad_number(&error));
             let told = told.map(|error| error.to_string()).unwrap_or_default();
             told.lines().next().unwrap_or_default().to_owned()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::up::instance::Instance;
+use crate::up::instance::{self, Instance};
 use crate::up::places;
 
 /// Asks the person at the terminal; an error where there is none.
@@ -16,7 +16,7 @@ pub(crate) fn is_wanted(dirs: &[PathBuf]) -> Result<bool> {
         );
     }
     for dir in dirs {
-        println!("{}: {}", places::name_of(dir), dir.display());
+        println!("{}: {}", instance::name_of(dir), dir.display());
     }
     print!("Delete this with everything in it? [y/N] ");
     let _ = std::io::stdout().flush();
@@ -33,6 +33,7 @@ pub(crate) fn delete(dir: &Path) -> Result<()> {
             dir.display()
         );
     }
+    let name = instance::name_of(dir);
     // Nobody starts a cluster in it meanwhile.
     let claim = Instance::claim(dir)?;
     let mut left = Vec::new();
@@ -45,7 +46,6 @@ pub(crate) fn delete(dir: &Path) -> Result<()> {
         }
     }
     places::forget(dir)?;
-    let name = places::name_of(dir);
     match left.is_empty() {
         true => {
             std::fs::remove_dir(dir).with_context(|| cannot(dir))?;

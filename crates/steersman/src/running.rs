@@ -30,7 +30,7 @@ pub(crate) struct Which {
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     which: Which,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -93,7 +93,7 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<ExitCode> {
                 println!("{}", terminal.wrap(&text));
             }
             for dir in stopped(&arguments.which)? {
-                let name = terminal.paint(Tone::Heading, &places::name_of(&dir));
+                let name = terminal.paint(Tone::Heading, &instance::name_of(&dir));
                 let text = format!("{name} is stopped; its data is in {}", dir.display());
                 println!("{}", terminal.wrap(&text));
             }
@@ -264,7 +264,7 @@ pub(crate) fn dashboard(arguments: &DashboardArguments) -> Result<()> {
         (Some(_), Some(_)) => {
             bail!("several clusters are up: choose one with --name or --data-dir")
         }
-        (None, _) => bail!("no cluster is up: `steersman up` starts one"),
+        (None, _) => bail!("{}", nothing_is_up(&arguments.which)),
     };
     let Some(place) = &facts.dashboard else {
         bail!("this cluster has no dashboard: it is starting, or was started with --no-dashboard");
@@ -314,7 +314,7 @@ fn stopped(which: &Which) -> Result<Vec<PathBuf>> {
             name: Some(name), ..
         } => {
             let mut dirs = places::all()?;
-            dirs.retain(|dir| places::name_of(dir) == *name);
+            dirs.retain(|dir| instance::name_of(dir) == *name);
             dirs
         }
         _ => places::all()?,

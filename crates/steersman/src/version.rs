@@ -7,7 +7,7 @@ use serde_json::json;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }

@@ -20,9 +20,34 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
         Error {
             line: line_of(text, &field),
             field,
-            problem: error.into_inner().to_string(),
+            problem: plain(&error.into_inner().to_string()),
         }
     })
+}
+
+/// Whoever writes a file does not know our types: `expected a whole number, not string "many"`.
+fn plain(problem: &str) -> String {
+    let mismatch = problem
+        .strip_prefix("invalid type: ")
+        .or_else(|| problem.strip_prefix("invalid value: "));
+    let Some((found, expected)) = mismatch.and_then(|text| text.split_once(", expected ")) else {
+        return problem.to_owned();
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        text if text.starts_with("struct ") => "a map",
+        text => text,
+    };
+    let found = match found {
+        "null" => "nothing",
+        "sequence" => "a list",
+        "map" => "a map",
+        text => text,
+    };
+    format!("expected {expected}, not {found}")
 }
 
 /// The line of a field such as `nodes[1].name`. A field that is not there has the line of what should hold it.
@@ -153,8 +178,11 @@ mod tests {
         assert_eq!((error.line, error.field.as_str()), (3, "a.c"));
         assert_eq!(
             error.to_string(),
-            "line 3: a.c: invalid type: string \"many\", expected i64"
+            "line 3: a.c: expected a whole number, not string \"many\""
         );
+        let problem = |text: &str| from_str::<Nodes>(text).unwrap_err().to_string();
+        assert_eq!(problem(""), "line 1: expected a map, not nothing");
+        assert_eq!(problem("a: [1]"), "line 1: a: expected a map, not a list");
         assert_eq!(from_str::<Option<Nodes>>("# nothing\n"), Ok(None));
     }
 }

@@ -5,14 +5,14 @@ import { act } from "app/connection";
 import { html } from "app/html";
 import { model } from "app/model";
 
-/** @type {{action: Record<string, unknown>, words: string}|null} */
+/** @type {{action: Record<string, unknown>, verb: string, words: string}|null} */
 let asked = null;
 /** @type {{text: string, failed: boolean}|null} */
 let said = null;
 
-/** Does something once it is confirmed. @param {Record<string, unknown>} action @param {string} words */
-export function confirmed(action, words) {
-  asked = { action, words };
+/** Does something once it is confirmed. @param {Record<string, unknown>} action @param {string} verb @param {string} words */
+export function confirmed(action, verb, words) {
+  asked = { action, verb, words };
   model.changed();
 }
 
@@ -33,7 +33,7 @@ export function Actions() {
     if (!open) return;
     setBusy(true);
     close();
-    said = { text: "Asked for…", failed: false };
+    said = { text: `${open.verb}…`, failed: false };
     model.changed();
     const answer = await act(open.action);
     said = { text: answer.done ?? answer.error ?? "done", failed: !answer.done };
@@ -46,7 +46,7 @@ export function Actions() {
   };
   return html`<dialog ref=${dialog} aria-labelledby="question" onClose=${close}>
       <p id="question">${open?.words}</p>
-      <div class="buttons"><button type="button" onClick=${close}>Cancel</button><button type="button" class="do" onClick=${go} disabled=${busy}>Do it</button></div>
+      <div class="buttons"><button type="button" onClick=${close}>Cancel</button><button type="button" class="do" onClick=${go} disabled=${busy}>${open?.verb}</button></div>
     </dialog>
     <p class=${`said ${said?.failed ? "failed" : ""}`} role="status">${said?.text ?? ""}</p>`;
 }
@@ -62,7 +62,7 @@ export function Speed() {
   const change = (/** @type {any} */ event) => {
     const factor = Number(event.target.value);
     event.target.value = String(speed);
-    confirmed({ action: "speed", factor }, `Let the cluster's time pass ${factor} times as fast as on the wall.`);
+    confirmed({ action: "speed", factor }, `×${factor}`, `Let the cluster's time pass ${factor} times as fast as on the wall.`);
   };
   return html`<label class="wide">Time <select value=${String(speed)} onChange=${change}>${known.map((one) => html`<option value=${String(one)} selected=${one === speed}>×${one}</option>`)}</select></label>`;
 }

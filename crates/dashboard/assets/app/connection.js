@@ -23,7 +23,7 @@ export function connect() {
 function openRecording(recording) {
   model.connection = "recording";
   model.title = recording.title;
-  model.notes = recording.notes ?? null;
+  model.notes = recording.notes ? { ...recording.notes, begin: recording.begin } : null;
   model.hello = { viewer: "", all: true, acts: false, speed: null, cluster: recording.title };
   countFrom(recording.countFrom ?? recording.begin);
   model.reset(recording.base);

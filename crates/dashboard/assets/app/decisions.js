@@ -32,7 +32,7 @@ export function Decisions({ view, filter, onFilter }) {
       ${choose("class", "Class", Object.keys(CLASSES), (value) => CLASSES[/** @type {"acts"} */ (value)])}
       <label>Object <input type="search" value=${filter.object ?? ""} placeholder="name" onInput=${(/** @type {any} */ event) => onFilter({ object: event.target.value })} /></label>
     </div>
-    <${List} decisions=${found.slice(0, SHOWN * more)} view=${view} />
+    <${List} decisions=${found.slice(0, SHOWN * more)} view=${view} none=${view.decisions.length ? "No decision matches." : "No decisions yet."} />
     ${found.length > SHOWN * more ? html`<button type="button" class="small" onClick=${() => setMore(more + 1)}>Show more</button>` : null}
   </section>`;
 }
@@ -52,9 +52,9 @@ export function filtered(decisions, filter, most) {
   return found;
 }
 
-/** @param {{decisions: Decision[], view: View}} props */
-export function List({ decisions, view }) {
-  if (!decisions.length) return html`<p class="quiet">No decision fits.</p>`;
+/** @param {{decisions: Decision[], view: View, none: string}} props */
+export function List({ decisions, view, none }) {
+  if (!decisions.length) return html`<p class="quiet">${none}</p>`;
   return html`<ol class="decided" tabindex="0" aria-label="Decisions, newest first">
     ${decisions.map((one) => html`<${One} key=${`${one.t} ${one.controller} ${one.object.kind} ${one.object.name} ${one.lines[0].what}`} decision=${one} now=${view.t} />`)}
   </ol>`;

@@ -81,6 +81,7 @@ function Notes() {
   const notes = model.notes;
   if (!notes) return null;
   return html`<section class="panel notes" aria-label="Result"><p class="why"><b>${notes.verdict}</b></p>
+    ${model.rows.size && model.shownAt() <= notes.begin ? html`<p class="quiet">This is the cluster before the change. Press ▶ below to play what happens.</p>` : null}
     ${notes.warnings.length ? html`<ul class="facts">${notes.warnings.map((one) => html`<li>${one}</li>`)}</ul>` : null}</section>`;
 }
 

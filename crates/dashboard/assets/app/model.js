@@ -197,7 +197,7 @@ export class Model {
     /** @type {"connecting"|"live"|"lost"|"recording"} */
     this.connection = "connecting";
     this.title = "";
-    /** @type {{warnings: string[], verdict: string}|null} */
+    /** @type {{warnings: string[], verdict: string, begin: number}|null} */
     this.notes = null;
     this.clockAt = { cluster: 0, page: 0 };
   }

@@ -38,7 +38,7 @@ export function Nodes({ view }) {
     <ul class="legend" aria-label="What pods look like">${Object.entries(STATES).map(([state, words]) => html`<li><span class=${`swatch ${state}`} aria-hidden="true"></span>${words}</li>`)}</ul>
     ${waiting.length ? html`<div class="node waiting"><p class="who">No node yet <span class="quiet">${counted(waiting.length, "pod")}</span></p><${Tiles} pods=${waiting} label="Pods without a node" /></div>` : null}
     ${zones.map(([zone, nodes]) => html`<div class="zone" key=${zone}>
-      ${zone ? html`<h3>${zone}</h3>` : null}
+      ${zone ? html`<h3>Zone ${zone}</h3>` : null}
       <div class="node-grid">${nodes.map((node) => html`<${Node} key=${node.name} node=${node} pods=${pods.get(node.name) ?? []} />`)}</div>
     </div>`)}
   </section>`;
@@ -73,9 +73,9 @@ function Node({ node, pods }) {
     <p class="who"><a href=${link(node)}>${node.name}</a> <span class=${`node-state ${state.replaceAll(" ", "-")}`}>${state}</span> <span class="quiet">${counted(pods.length, "pod")}</span></p>
     <${Tiles} pods=${pods} node=${node} label=${`Pods on ${node.name}`} />
     ${acts ? html`<p class="buttons">
-      ${away ? html`<button type="button" class="small" onClick=${() => confirmed({ action: "startNode", name: node.name }, `Start ${node.name}: its kubelet posts status again and it takes pods.`)}>Start</button>` : null}
-      ${node.stopped ? null : html`<button type="button" class="small" onClick=${() => confirmed({ action: "stopNode", name: node.name }, `Stop ${node.name}: its kubelet stops posting status. After a while its pods are evicted.`)}>Stop</button>`}
-      ${node.cordoned ? null : html`<button type="button" class="small" onClick=${() => confirmed({ action: "drainNode", name: node.name }, `Drain ${node.name}: it takes no more pods, and ${counted(pods.length, "pod")} are evicted as disruption budgets allow.`)}>Drain</button>`}
+      ${away ? html`<button type="button" class="small" onClick=${() => confirmed({ action: "startNode", name: node.name }, "Start", `Start ${node.name}: its kubelet posts status again and it takes pods.`)}>Start</button>` : null}
+      ${node.stopped ? null : html`<button type="button" class="small" onClick=${() => confirmed({ action: "stopNode", name: node.name }, "Stop", `Stop ${node.name}: its kubelet stops posting status. After a while its pods are evicted.`)}>Stop</button>`}
+      ${node.cordoned ? null : html`<button type="button" class="small" onClick=${() => confirmed({ action: "drainNode", name: node.name }, "Drain", `Drain ${node.name}: it takes no more pods, and ${counted(pods.length, "pod")} ${pods.length === 1 ? "is" : "are"} evicted as disruption budgets allow.`)}>Drain</button>`}
     </p>` : null}
   </article>`;
 }

@@ -8,7 +8,7 @@ import { List } from "app/decisions";
 import { html } from "app/html";
 import { model } from "app/model";
 import { STATES, stateOf } from "app/nodes";
-import { Chart } from "app/rollouts";
+import { Chart, Legend } from "app/rollouts";
 import { Command } from "app/unsettled";
 import { human, keyOf, link, short } from "app/words";
 
@@ -39,21 +39,21 @@ export function ObjectPage({ view, kind, ns, name }) {
   const decisions = useMemo(() => decidedAbout(view, family, { kind, ns, name }), [view, family, key]);
   const node = row?.node ? view.rows.get(`Node//${row.node}`) : undefined;
   return html`<main class="object" id="main" tabindex="-1">
-    <p class="back"><a href="#/">All</a></p>
+    <p class="back"><a href="#/">Overview</a></p>
     <h1>${kind.toLowerCase()}/<wbr/>${name} ${ns ? html`<span class="quiet">in ${ns}</span>` : null}</h1>
     ${row ? null : html`<p class="calm">There is no such object${model.cursor === null ? " now" : " at this moment"}.</p>`}
     ${row?.gone ? html`<p class="state terminating">being deleted</p>` : null}
     <${Why} why=${live ? why : verdict} />
-    ${row?.kind === "Pod" && row.node && model.hello.acts && live ? html`<p class="buttons"><button type="button" class="small" onClick=${() => confirmed({ action: "failPod", namespace: ns, name }, `Fail ${name}: its containers are killed once, and its restart policy says what becomes of it.`)}>Fail this pod</button>
+    ${row?.kind === "Pod" && row.node && model.hello.acts && live ? html`<p class="buttons"><button type="button" class="small" onClick=${() => confirmed({ action: "failPod", namespace: ns, name }, "Fail", `Fail ${name}: its containers are killed once, and its restart policy says what becomes of it.`)}>Fail this pod</button>
       <span class="quiet">on <a href=${`#/object/Node/-/${row.node}`}>${row.node}</a>, ${STATES[stateOf(row, node)]}</span></p>` : null}
-    ${row && ["Deployment", "StatefulSet", "DaemonSet"].includes(kind) && model.series.get(row.uid)?.length ? html`<section class="panel"><h2>Pods over time</h2><${Chart} row=${row} view=${view} /></section>` : null}
+    ${row && ["Deployment", "StatefulSet", "DaemonSet"].includes(kind) && model.series.get(row.uid)?.length ? html`<section class="panel"><h2>Pods over time</h2><${Legend} /><${Chart} row=${row} view=${view} /></section>` : null}
     <div class="columns">
       <section class="panel" aria-labelledby="family-title"><h2 id="family-title">Owners and dependents</h2>
         ${row ? html`<ul class="tree"><${Branch} view=${view} row=${view.top(row)} here=${row.uid} depth=${0} /></ul>
           ${view.around(view.top(row)).length ? html`<h3>Around it</h3><ul class="tree">${view.around(view.top(row)).map((one) => html`<${Branch} key=${one.uid} view=${view} row=${one} here=${row.uid} depth=${1} />`)}</ul>` : null}` : null}
       </section>
       <section class="panel" aria-labelledby="decided-title"><h2 id="decided-title">Decisions about it and its family</h2>
-        <${List} decisions=${decisions} view=${view} />
+        <${List} decisions=${decisions} view=${view} none="No controller has decided anything about it." />
       </section>
     </div>
     ${details?.error ? html`<p class="calm">${details.error}</p>` : details ? html`<${Details} details=${details} now=${view.t} />` : null}
@@ -68,7 +68,8 @@ function Why({ why }) {
     ["Wants", why.wants ?? []],
     ["Sees", why.sees ?? []],
     ["Waits", why.waits ?? []],
-    ["In the way", (why.inTheWay ?? []).map((/** @type {any} */ one) => `${one.object}${one.more ? ` and ${one.more} more` : ""}: ${one.why}`)],
+    // The verdict says it already.
+    ["In the way", (why.inTheWay ?? []).filter((/** @type {any} */ one) => one.object !== why.object || !why.verdict.startsWith(one.why)).map((/** @type {any} */ one) => `${one.object}${one.more ? ` and ${one.more} more` : ""}: ${one.why}`)],
   ];
   return html`<section class=${`panel why-panel ${why.state}`} aria-label="Why">
     <p class="why"><span class=${`mark ${why.state}`} role="img" aria-label=${why.state}></span> <span class="words">${why.verdict}</span></p>

@@ -11,6 +11,9 @@ import { clock, human, keyOf, link, short } from "app/words";
 /** A rollout that has ended stays for a moment, so that its end is seen. */
 const LINGER_MS = 30_000;
 
+/** More are named only: nobody follows more charts at once. */
+const CHARTS_MAX = 8;
+
 const BANDS = [
   ["new-ready", "new, ready"],
   ["new", "new, not ready"],
@@ -41,10 +44,16 @@ export function Rollouts({ view }) {
   if (!all.length) return null;
   return html`<section class="panel rollouts" aria-labelledby="rollouts-title">
     <h2 id="rollouts-title">Rollouts <span class="count">${all.length}</span></h2>
-    <ul class="legend" aria-label="What the bands mean">${BANDS.map(([name, words]) => html`<li><span class=${`band ${name}`} aria-hidden="true"></span>${words}</li>`)}
-      <li><span class="rule predicted" aria-hidden="true"></span>ready, as previewed</li><li><span class="rule limit" aria-hidden="true"></span>limits</li></ul>
-    <div class="charts">${all.slice(0, 8).map((row) => html`<${Chart} key=${row.uid} row=${row} view=${view} />`)}</div>
+    <${Legend} />
+    <div class="charts">${all.slice(0, CHARTS_MAX).map((row) => html`<${Chart} key=${row.uid} row=${row} view=${view} />`)}</div>
+    ${all.length > CHARTS_MAX ? html`<p class="more quiet">and ${all.length - CHARTS_MAX} more: ${all.slice(CHARTS_MAX, CHARTS_MAX + 20).map((row) => html`<a href=${link(row)}>${short(row)}</a> `)}${all.length > CHARTS_MAX + 20 ? "…" : ""}</p>` : null}
   </section>`;
+}
+
+/** What the bands and lines of a chart mean. */
+export function Legend() {
+  return html`<ul class="legend" aria-label="What the bands mean">${BANDS.map(([name, words]) => html`<li><span class=${`band ${name}`} aria-hidden="true"></span>${words}</li>`)}
+    <li><span class="rule predicted" aria-hidden="true"></span>ready, as previewed</li><li><span class="rule limit" aria-hidden="true"></span>limits</li></ul>`;
 }
 
 /** @param {Sample[]} samples @param {number} t */
@@ -89,7 +98,8 @@ function began(samples, t) {
 export function Chart({ row, view }) {
   const hash = view.newest(row);
   const samples = model.series.get(row.uid) ?? [];
-  const begin = began(samples, view.t);
+  // A workload that has no pods yet waits for the first since it was created.
+  const begin = samples.length ? began(samples, view.t) : Math.max(model.base.t, Math.min(view.t, row.at * 1000));
   const begun = Math.max(model.base.t, begin - Math.max(2000, (view.t - begin) / 20));
   const prediction = view.rows.get(`preview/${keyOf(row)}`);
   // A prediction of an earlier rollout says nothing about this one.
@@ -130,12 +140,24 @@ export function Chart({ row, view }) {
   </figure>`;
 }
 
-/** The limits in words, each at its height in percent; those at the same height together. @param {(string|number)[][]} rules @param {(pods: number) => number} y @returns {[string, number][]} */
+/** A label takes this much of the height, in percent. */
+const LABEL_HEIGHT = 9;
+
+/** The limits in words, each at its height in percent; those that would cover each other together. @param {(string|number)[][]} rules @param {(pods: number) => number} y @returns {[string, number][]} */
 function labels(rules, y) {
   /** @type {Map<number, string[]>} */
   const at = new Map();
   for (const [name, value] of rules) at.set(Number(value), [...(at.get(Number(value)) ?? []), String(name)]);
-  return [...at].map(([value, names]) => [`${names.join(", ")} ${value}`, (y(value) / HEIGHT) * 100]);
+  /** @type {[string, number][]} */
+  const placed = [];
+  for (const [value, names] of [...at].sort(([one], [two]) => two - one)) {
+    const text = `${names.join(", ")} ${value}`;
+    const top = (y(value) / HEIGHT) * 100;
+    const above = placed[placed.length - 1];
+    if (above && top - above[1] < LABEL_HEIGHT) above[0] += `, ${text}`;
+    else placed.push([text, top]);
+  }
+  return placed;
 }
 
 /** The outline of one band, as steps. @param {{t: number, sums: number[]}[]} points @param {number} band @param {(t: number) => number} x @param {(pods: number) => number} y @param {number} end */

@@ -36,7 +36,7 @@ fn requests_in_one_sentence() {
     );
     check_request(
         client,
-        "{conditions: [{type: Denied, reason: No, message: not today}]}",
+        "{conditions: [{type: Denied, reason: 'No', message: not today}]}",
         expect![[r#"
             was denied: not today (No)
         "#]],

@@ -129,12 +129,12 @@ lines: [{class: waits, reason: EvictedLater, what: is evicted, why: 'device gpu-
 fn a_node_without_a_range_says_why_its_pods_get_no_addresses() {
     let node = "
 kind: Node
-metadata: {name: n1, uid: n, creationTimestamp: '2026-01-01T11:55:00Z'}
+metadata: {name: n1, uid: 'n', creationTimestamp: '2026-01-01T11:55:00Z'}
 status: {conditions: [{type: Ready, status: 'True'}]}
 ---";
     let decided = "
 controller: node-ipam-controller
-object: {kind: Node, name: n1, uid: n}
+object: {kind: Node, name: n1, uid: 'n'}
 lines: [{class: waits, reason: Exhausted, what: waits for a range for its pods, why: all ranges of --cluster-cidr are taken, hint: restart with a larger --cluster-cidr}]";
     check_verdict(
         &format!("{node}{decided}"),

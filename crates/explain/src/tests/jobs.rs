@@ -17,7 +17,7 @@ status: {{active: 2, succeeded: 1, failed: 1}}
 ---
 kind: Pod
 metadata: {{name: pi-a, namespace: shop, ownerReferences: [{{uid: j, controller: true}}]}}
-spec: {{nodeName: n}}
+spec: {{nodeName: 'n'}}
 status: {{phase: Running, conditions: [{{type: Ready, status: 'True'}}]}}
 ---
 controller: job-controller
@@ -126,8 +126,8 @@ failure: 'pods \"pi-x\" is forbidden: exceeded quota: small, requested: pods=1'"
     check_verdict(
         &refused,
         expect![[r#"
-        the API server refuses to create its pods
-        kubectl describe quota small -n shop"#]],
+            cannot create pods: exceeded quota: small, requested: pods=1
+            kubectl describe quota small -n shop"#]],
     );
     let unbound = format!(
         "{JOB}

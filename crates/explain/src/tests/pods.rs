@@ -76,7 +76,7 @@ fn containers_that_crash_or_cannot_start() {
         "{phase: Pending, containerStatuses: [{name: main, state: {waiting: {reason: CreateContainerConfigError, message: 'secret \"db\" not found'}}}]}",
         expect![[r#"
             container main cannot be started: secret "db" not found
-            kubectl describe pod web-1 -n shop"#]],
+            kubectl create secret generic db --from-literal=KEY=VALUE -n shop"#]],
     );
 }
 
@@ -115,7 +115,7 @@ involvedObject: {kind: Pod, name: web-1}",
         "
 kind: Pod
 metadata: {name: web-1, namespace: shop}
-spec: {nodeName: n, readinessGates: [{conditionType: lb.io/ready}], containers: [{name: main}]}
+spec: {nodeName: 'n', readinessGates: [{conditionType: lb.io/ready}], containers: [{name: main}]}
 status: {phase: Running, containerStatuses: [{name: main, ready: true}], conditions: [{type: Ready, status: 'False'}]}",
         expect![[r#"
             is not ready: its readiness gate lb.io/ready is not true, which somebody outside has to set
@@ -270,6 +270,73 @@ status: {phase: Failed, reason: Evicted, message: 'The node was low on resource:
             has failed: Evicted: The node was low on resource: memory.
             kubectl describe pod web-1 -n shop"#]],
     );
+    check_pod(
+        "{phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 3, reason: Error}}}]}",
+        expect![[r#"
+            has failed: container main has ended with exit code 3
+            kubectl logs web-1 -c main -n shop"#]],
+    );
+}
+
+/// There is nothing to do about it, and nothing in the way.
+#[test]
+fn a_pod_that_succeeded_gets_no_advice() {
+    check_pod("{phase: Succeeded}", expect!["has succeeded"]);
+    let pod = "{kind: Pod, metadata: {name: web-1, namespace: shop}, status: {phase: Succeeded}}";
+    let explanation = crate::explain(&super::facts(pod));
+    assert_eq!(explanation.state, crate::State::Settled);
+}
+
+#[test]
+fn what_a_container_misses_is_created_by_one_command() {
+    let waiting = |message: &str| {
+        format!(
+            "{{phase: Pending, containerStatuses: [{{name: main, state: {{waiting: {{reason: CreateContainerConfigError, message: {message}}}}}}}]}}"
+        )
+    };
+    check_pod(
+        &waiting("'configmap \"db\" not found'"),
+        expect![[r#"
+            container main cannot be started: configmap "db" not found
+            kubectl create configmap db --from-literal=KEY=VALUE -n shop"#]],
+    );
+    check_pod(
+        &waiting("couldn't find key url in ConfigMap shop/db"),
+        expect![[r#"
+            container main cannot be started: couldn't find key url in ConfigMap shop/db
+            kubectl edit configmap db -n shop"#]],
+    );
+    check_pod(
+        &waiting("container has runAsNonRoot and image will run as root"),
+        expect![[r#"
+            container main cannot be started: container has runAsNonRoot and image will run as root
+        "#]],
+    );
+    check_with(
+        "{phase: Pending}",
+        "---
+kind: Event
+reason: FailedMount
+message: 'MountVolume.SetUp failed for volume \"v\" : secret \"db\" not found'
+involvedObject: {kind: Pod, name: web-1}",
+        expect![[r#"
+            cannot mount its volumes: MountVolume.SetUp failed for volume "v" : secret "db" not found (for 10m)
+            kubectl create secret generic db --from-literal=KEY=VALUE -n shop"#]],
+    );
+}
+
+#[test]
+fn a_pod_of_another_scheduler_names_it() {
+    check_verdict(
+        "
+kind: Pod
+metadata: {name: web-1, namespace: shop}
+spec: {schedulerName: mine}
+status: {phase: Pending}",
+        expect![[r#"
+            waits for the scheduler mine, which has not tried it yet
+        "#]],
+    );
 }
 
 #[test]
@@ -301,7 +368,7 @@ spec:
 status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 node(s) did not match pod anti-affinity rules.', lastTransitionTime: '2026-01-01T11:50:00Z'}]}",
         expect![[r#"
             cannot be scheduled: 0/3 nodes are available: 3 node(s) did not match pod anti-affinity rules. (it keeps away from pods with app=web on the same kubernetes.io/hostname) (for 10m)
-            kubectl get nodes --show-labels"#]],
+            kubectl get pods -o wide -n shop"#]],
     );
 }
 

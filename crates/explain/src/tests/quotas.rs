@@ -15,7 +15,12 @@ status: {hard: {pods: 2, requests.cpu: 4}, used: {pods: 2, requests.cpu: 500m}}
 kind: Event
 involvedObject: {kind: ReplicaSet, name: web-1}
 reason: FailedCreate
-message: 'Error creating: pods \"web-1-x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'",
+message: 'Error creating: pods \"web-1-x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
+---
+kind: Event
+involvedObject: {kind: ReplicaSet, name: web-1}
+reason: FailedCreate
+message: 'Error creating: pods \"web-1-y\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'",
         expect![[r#"
             resourcequota/few in shop: is used up and refuses more: pods 2 of 2
 

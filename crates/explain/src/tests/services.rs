@@ -158,7 +158,7 @@ fn the_nearest_labels_are_named_where_nothing_is_selected() {
 ---
 kind: Deployment
 metadata: {{name: web, namespace: shop}}
-spec: {{replicas: 0, template: {{metadata: {{labels: {{app: web, x: y}}}}}}}}"
+spec: {{replicas: 0, template: {{metadata: {{labels: {{app: web, x: 'y'}}}}}}}}"
     );
     super::check(
         &yaml,

@@ -435,8 +435,8 @@ count: {count}"
     check_verdict(
         &set("TooFew", 2),
         expect![[r#"
-        the API server refuses to create its pods
-        kubectl describe replicaset/web -n shop"#]],
+            cannot create pods: the server is down
+            kubectl describe replicaset/web -n shop"#]],
     );
     check_verdict(
         &set("TooMany", 2),

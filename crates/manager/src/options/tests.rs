@@ -269,7 +269,7 @@ fn files_are_looked_at_before_anything_starts() {
             &format!("--leader-migration-config={junk}"),
         ],
         &format!(
-            "--leader-migration-config: {junk} invalid type: string \"junk\", expected a LeaderMigrationConfiguration"
+            "--leader-migration-config: {junk} line 1: expected a LeaderMigrationConfiguration, not string \"junk\""
         ),
     );
 }

@@ -4,15 +4,23 @@
 
 use std::sync::Arc;
 
+use api::Uid;
+use api::collections::HashSet;
 use api::node_affinity::RequiredNodeAffinity;
 
 use super::lifecycle::Rejection;
 use crate::node::Node;
 use crate::pod::{Amounts, HostPort, Pod};
 
-/// Why the node refuses the pod beside those that it has taken.
-pub(super) fn reject(pod: &Pod, node: &Node, neighbours: &[Arc<Pod>]) -> Option<Rejection> {
-    let taken = taken(pod, neighbours);
+/// Why the node refuses the pod beside those that it has taken: those that have started, and those that it has
+/// `admitted` and whose status is on its way.
+pub(super) fn reject(
+    pod: &Pod,
+    node: &Node,
+    neighbours: &[Arc<Pod>],
+    admitted: &HashSet<Uid>,
+) -> Option<Rejection> {
+    let taken = taken(pod, neighbours, admitted);
     lacks(pod, node, &taken)
         .or_else(|| elsewhere(pod, node))
         .or_else(|| port_in_use(pod, &taken))
@@ -20,16 +28,19 @@ pub(super) fn reject(pod: &Pod, node: &Node, neighbours: &[Arc<Pod>]) -> Option<
 
 /// Why there is no room for what a pod that runs asks for now.
 pub(super) fn lacks_room(pod: &Pod, node: &Node, neighbours: &[Arc<Pod>]) -> Option<String> {
-    lacks(pod, node, &taken(pod, neighbours)).map(|rejection| rejection.message)
+    let taken = taken(pod, neighbours, &HashSet::default());
+    lacks(pod, node, &taken).map(|rejection| rejection.message)
 }
 
 /// Pods that were taken and have not ended, but for this one.
-fn taken<'a>(pod: &Pod, neighbours: &'a [Arc<Pod>]) -> Vec<&'a Pod> {
+fn taken<'a>(pod: &Pod, neighbours: &'a [Arc<Pod>], admitted: &HashSet<Uid>) -> Vec<&'a Pod> {
+    let has_started =
+        |other: &Pod| other.status.start_time.is_some() || admitted.contains(&other.metadata.uid);
     neighbours
         .iter()
         .map(|other| &**other)
         .filter(|other| other.metadata.uid != pod.metadata.uid)
-        .filter(|other| other.status.start_time.is_some() && !other.is_finished())
+        .filter(|other| has_started(other) && !other.is_finished())
         .collect()
 }
 

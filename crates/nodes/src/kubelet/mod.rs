@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Clock, Istr, Key, MicroTime, Resource};
+use api::collections::HashSet;
+use api::{Clock, Istr, Key, MicroTime, Resource, Uid};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use runtime::controller::Controller;
@@ -64,6 +65,8 @@ pub(crate) struct Kubelets {
 struct Local {
     addresses: Addresses,
     images: BTreeMap<Istr, BTreeSet<Istr>>,
+    /// Pods, by uid, that were admitted and whose informer has not seen them start yet.
+    admitted: HashSet<Uid>,
     /// Pods whose annotations have been complained about, by key, with the complaint.
     complaints: BTreeMap<Key, Vec<String>>,
     /// When pods with something to tell each time that it happens were looked at.
@@ -160,9 +163,13 @@ impl Kubelets {
             self.written.forget(&key);
             let mut local = self.lock();
             local.addresses.release(&key);
+            local.admitted.remove(&pod.metadata.uid);
             local.complaints.remove(&key);
             local.looks.remove(&key);
             return;
+        }
+        if pod.status.start_time.is_some() {
+            self.lock().admitted.remove(&pod.metadata.uid);
         }
         if let Some(node) = self.nodes.find("", &pod.node_name) {
             self.learn_address(pod, &node);
@@ -262,12 +269,19 @@ impl Kubelets {
         })
     }
 
-    /// Asked once, before anything of the pod runs.
+    /// Asked before anything of the pod runs. The answer is noted under the same lock: two pods that come together
+    /// do not both get the last port.
     fn rejection(&self, pod: &Pod, node: &Node) -> Option<Rejection> {
         if pod.status.start_time.is_some() {
             return None;
         }
-        admission::reject(pod, node, &self.neighbours(pod))
+        let neighbours = self.neighbours(pod);
+        let admitted = &mut self.lock().admitted;
+        let rejection = admission::reject(pod, node, &neighbours, admitted);
+        if rejection.is_none() {
+            admitted.insert(pod.metadata.uid.clone());
+        }
+        rejection
     }
 
     /// All pods of its node, with itself.

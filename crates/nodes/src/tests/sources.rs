@@ -173,6 +173,25 @@ async fn a_node_refuses_what_it_has_no_room_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_pods_that_come_together_one_gets_the_port() {
+    let world = world(Config::with_nodes(1)).await;
+    let container =
+        json!({"name": "web", "image": "nginx", "ports": [{"containerPort": 80, "hostPort": 80}]});
+    let port = json!({"spec": {"nodeName": "node-0", "containers": [container]}});
+    for name in ["first", "second"] {
+        world.create(&PODS, pod(name, port.clone())).await;
+    }
+    pass(&world, 1).await;
+    let mut phases = Vec::new();
+    for name in ["first", "second"] {
+        let pod = world.get(&PODS, name).await.unwrap();
+        phases.push(pod["status"]["phase"].as_str().unwrap().to_owned());
+    }
+    phases.sort();
+    assert_eq!(phases, ["Failed", "Running"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_container_is_resized_in_place_or_waits_for_room() {
     let world = world(Config::with_nodes(1)).await;
     let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});

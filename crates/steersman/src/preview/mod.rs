@@ -24,7 +24,7 @@ const KUBECONFIG_HELP: &str = "Start from the state of this kubeconfig's cluster
 const CONTEXT_HELP: &str =
     "Start from the state of this context's cluster [default: the current one]";
 
-/// Runs the real controllers on manifests, on a virtual clock: how does this rollout behave, before I apply it?
+/// Run the real controllers on manifests, on a virtual clock: how will this rollout behave once it is applied?
 ///
 /// Starts from the state of the current context's cluster where there is one (--context and --kubeconfig name
 /// another), or from a file (--snapshot: what `kubectl get ... -o yaml` printed, or plain manifests), or from an

@@ -25,7 +25,7 @@ Examples:
 )]
 #[command(group = ArgGroup::new("one run").args(["seed", "scenario"]).multiple(true))]
 pub(crate) struct Arguments {
-    /// Replay one seed and tell all about it
+    /// Replay one seed and print its details
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
     /// Run this many seeds
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// Keep only these classes of faults, as lost-after,slow; or none
     #[arg(long, requires = "one run", conflicts_with = "seeds")]
     faults: Option<String>,
-    /// Tell all that happened, even if nothing broke
+    /// Print everything that happened, even if every check held
     #[arg(long, requires = "one run", conflicts_with = "seeds")]
     timeline: bool,
     /// Write what happened into this file, as a page that needs no server

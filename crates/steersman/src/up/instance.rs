@@ -45,7 +45,7 @@ impl Running {
     pub(crate) fn name(&self) -> String {
         let told = self.facts.as_ref().map(|facts| facts.name.clone());
         told.filter(|name| !name.is_empty())
-            .unwrap_or_else(|| places::name_of(&self.dir))
+            .unwrap_or_else(|| name_of(&self.dir))
     }
 }
 
@@ -152,6 +152,16 @@ pub(crate) fn look(dir: &Path) -> Option<Running> {
         dir: dir.to_owned(),
         facts: serde_json::from_str(&text).ok(),
     })
+}
+
+/// What the cluster of a folder was called when it was last up.
+pub(crate) fn name_of(dir: &Path) -> String {
+    let text = std::fs::read_to_string(dir.join(FILE)).unwrap_or_default();
+    let facts = serde_json::from_str::<Facts>(&text).ok();
+    facts
+        .map(|facts| facts.name)
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| places::name_of(dir))
 }
 
 /// All clusters that are up, wherever they are kept.

@@ -47,7 +47,7 @@ use time::Timekeeping;
   steersman status
   steersman down --name dev --forget --yes")]
 pub(crate) struct Arguments {
-    /// What to call the cluster: several can be up at once, each with data of its own
+    /// Name of the cluster: several can be up at once, each with its own data
     #[arg(long, value_name = "NAME", value_parser = places::parse_name)]
     name: Option<String>,
     /// How many nodes to simulate
@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
     /// Forget everything when stopped
     #[arg(long)]
     in_memory: bool,
-    /// Drop what is damaged on the disk, and say what that is
+    /// Drop damaged records from the disk, and list them
     #[arg(long, conflicts_with_all = ["in_memory", "detach"])]
     repair: bool,
     /// Write the kubeconfig here [default: in the data folder]
@@ -93,16 +93,16 @@ pub(crate) struct Arguments {
     /// are not stable yet for those that need them
     #[arg(long, value_name = "NAME=BOOL", value_delimiter = ',')]
     feature_gates: Vec<String>,
-    /// Let the node IPAM controller give nodes the ranges that pods get addresses from
+    /// Let the node IPAM controller assign each node the range of its pod addresses
     #[arg(long)]
     allocate_node_cidrs: bool,
-    /// Let each simulated kubelet get a client certificate by a bootstrap token and use it, and ask for one to serve with
+    /// Let each simulated kubelet get its client certificate by TLS bootstrap, and request a serving certificate
     #[arg(long, conflicts_with = "speed")]
     bootstrap_nodes: bool,
     /// Who runs the controllers
     #[arg(long, value_enum, default_value_t = Who::Embedded)]
     controller_manager: Who,
-    /// Let the cluster's time pass up to this many times as fast, for demonstrations
+    /// Run the cluster's clock up to this many times as fast, for demonstrations
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
     speed: f64,
     /// Return when the cluster is up and leave it running; `steersman down` stops it
@@ -111,7 +111,7 @@ pub(crate) struct Arguments {
     /// Print errors only
     #[arg(long)]
     quiet: bool,
-    /// How to say that the cluster is up
+    /// Output format of the line that says that the cluster is up
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
     /// Started by --detach

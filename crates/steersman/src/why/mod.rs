@@ -16,7 +16,7 @@ use crate::terminal::Terminal;
 pub(crate) use ask::{Answer, Manager};
 pub(crate) use gather::{Gatherer, cannot_list, decided_about};
 
-/// Asks the running controllers what they want, what they wait for and what is in the way.
+/// Ask the running controllers what they want, what they wait for and what is in the way.
 ///
 /// In a cluster that `steersman up` runs, the kubeconfig is enough. For `steersman controller-manager` on
 /// another cluster, name its secure port by --manager; your credentials of the kubeconfig are used there too,

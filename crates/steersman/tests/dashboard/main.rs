@@ -8,11 +8,13 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
+    clippy::print_stdout,
     dead_code,
     reason = "a test that cannot go on has found something, and one that is left out says so"
 )]
 
 mod browser;
+mod figures;
 #[path = "../up/home.rs"]
 mod home;
 mod page;

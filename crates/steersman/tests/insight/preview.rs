@@ -1,6 +1,7 @@
 //! `steersman preview` as an operator and a pipeline meet it.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::cluster::{Cluster, steersman, text, unreachable};
@@ -364,4 +365,45 @@ fn it_starts_from_the_cluster_at_hand_and_says_so() {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("--empty starts from an empty one"), "{told}");
+}
+
+/// `docs/preview.md` shows what comes back; `UPDATE_EXPECT=1` puts it in.
+#[test]
+fn the_page_about_previews_shows_what_comes_back() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = docs.join("preview.md");
+    let held = std::fs::read_to_string(&page).expect("the page is there");
+    let web = held.split("```yaml\n").nth(1).expect("it has a manifest");
+    let web = web.split("```").next().unwrap_or_default();
+    let directory = files(&[
+        ("web-1.yaml", web),
+        ("web-2.yaml", &web.replace("web:1", "web:2")),
+    ]);
+    let run = |line: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_steersman"))
+            .args(line.split(' ').skip(1))
+            .current_dir(directory.path())
+            .env("COLUMNS", "80")
+            .output()
+            .expect("the binary runs");
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let mut typed = 0;
+    let blocks = held.split("```").map(|block| {
+        let call = block
+            .strip_prefix("\n$ ")
+            .and_then(|block| block.lines().next());
+        let Some(call) = call.filter(|call| call.contains("--snapshot web-1.yaml")) else {
+            return block.to_owned();
+        };
+        typed += 1;
+        format!("\n$ {call}\n{}", run(call))
+    });
+    let told = blocks.collect::<Vec<_>>().join("```");
+    assert_eq!(typed, 2);
+    let picture = run("steersman preview -f web-2.yaml --snapshot web-1.yaml --output svg");
+    for (path, told) in [(page, told), (docs.join("preview.svg"), picture)] {
+        expect_test::expect_file![path].assert_eq(&told);
+    }
 }

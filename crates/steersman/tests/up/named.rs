@@ -121,6 +121,22 @@ fn what_is_forgotten_is_gone_and_what_is_not_ours_stays() {
     assert_eq!(home.run(&["status"]).status.code(), Some(3));
 }
 
+/// Its folder may be called otherwise.
+#[test]
+fn what_is_stopped_keeps_its_name() {
+    let home = Home::new("stopped-name");
+    let folder = home.0.join("blue");
+    let data_dir = format!("--data-dir={}", folder.display());
+    start(&home, &["--name=dev", &data_dir]);
+    home.succeed(&["down", "--name=dev"]);
+    let status = home.run(&["status"]);
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(said.contains("dev is stopped; its data is in "), "{said}");
+    let said = home.succeed(&["down", "--name=dev", "--forget", "--yes"]);
+    assert!(said.contains("Forgot dev; "), "{said}");
+    assert!(!folder.exists());
+}
+
 #[test]
 fn contexts_of_several_clusters_come_and_go() {
     let home = Home::new("contexts");
