@@ -559,6 +559,7 @@ pub(crate) fn validate_update(
 ) -> Vec<Cause> {
     let mut causes = match subresource {
         None => validation::update(kind, new, old),
+        Some(Subresource::Approval) => validation::approval_update(new, old),
         Some(_) => validation::status_update(kind, new, old),
     };
     causes.extend(check_schema(kind, subresource, new, Some(old)));
