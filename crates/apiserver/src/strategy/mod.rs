@@ -257,6 +257,7 @@ fn resets_metadata(kind: &Kind) -> bool {
             "ResourceClaim" | "DeviceTaintRule" | "ResourcePoolStatusRequest"
         ) | ("scheduling.k8s.io", "PodGroup")
             | ("storage.k8s.io", "VolumeAttachment")
+            | ("certificates.k8s.io", "PodCertificateRequest")
             | ("networking.k8s.io", "ServiceCIDR")
             | ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
     )

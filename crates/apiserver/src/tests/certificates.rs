@@ -1,4 +1,4 @@
-//! Requests for certificates: what was decided and what was issued stays.
+//! Requests for certificates: what was decided and what was issued stays, and pods ask where that is served.
 
 use super::*;
 use base64::Engine as _;
@@ -99,4 +99,44 @@ async fn a_signer_neither_approves_nor_signs_twice() {
     let (code, updated) = server.put(&format!("{REQUESTS}/r"), request).await;
     assert_eq!(code, 200, "{updated}");
     assert_eq!(updated["metadata"]["labels"], json!({"a": "b"}));
+}
+
+const POD_REQUESTS: &str =
+    "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests";
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_a_pod_is_answered_by_its_signer() {
+    assert_eq!(Server::new().get(POD_REQUESTS).await.0, 404);
+    let server = Server::with(|options| options.serves.previews = true);
+    let key = KeyPair::generate().unwrap();
+    let stub = CertificateParams::new([]).unwrap();
+    let stub = STANDARD.encode(stub.serialize_request(&key).unwrap().der());
+    let request = json!({"metadata": {"name": "r"}, "status": {"certificateChain": "x"}, "spec": {
+        "signerName": "example.com/s", "podName": "p", "podUID": "p", "nodeName": "n", "nodeUID": "n",
+        "serviceAccountName": "a", "serviceAccountUID": "a", "stubPKCS10Request": stub,
+    }});
+    let (code, mut made) = server.post(POD_REQUESTS, request).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(made["spec"]["maxExpirationSeconds"], 86_400);
+    assert_eq!(made["status"], json!({}));
+    for (selector, count) in [("spec.podName=p", 1), ("spec.nodeName=other", 0)] {
+        let path = format!("{POD_REQUESTS}?fieldSelector={selector}");
+        let (_, list) = server.get(&path).await;
+        assert_eq!(names(&list).len(), count, "{selector}");
+    }
+    let denied = json!({"type": "Denied", "status": "True", "reason": "Test", "message": "",
+        "lastTransitionTime": "2024-01-01T00:00:00Z"});
+    made["status"]["conditions"] = json!([denied]);
+    let (code, made) = server.put(&format!("{POD_REQUESTS}/r/status"), made).await;
+    assert_eq!(code, 200, "{made}");
+    let mut other = made.clone();
+    other["status"] = json!({});
+    let (code, refused) = server.put(&format!("{POD_REQUESTS}/r/status"), other).await;
+    assert_eq!(code, 422, "{refused}");
+    let mut other = made;
+    other["spec"]["podName"] = json!("q");
+    let (code, refused) = server.put(&format!("{POD_REQUESTS}/r"), other).await;
+    assert_eq!(code, 422, "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("field is immutable"), "{message}");
 }
