@@ -514,9 +514,10 @@ fn is_stable(name: &str) -> bool {
 
 /// How the names of types begin that are served before they are stable: those of kinds that a controller looks after
 /// behind a gate.
-const PREVIEWS: [&str; 6] = [
+const PREVIEWS: [&str; 7] = [
     "api.certificates.v1alpha1.ClusterTrustBundle",
     "api.certificates.v1beta1.ClusterTrustBundle",
+    "api.certificates.v1beta1.PodCertificateRequest",
     "api.resource.v1alpha3.PoolStatus",
     "api.resource.v1alpha3.ResourcePoolStatusRequest",
     "api.resource.v1beta2.DeviceTaint",

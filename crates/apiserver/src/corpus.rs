@@ -173,7 +173,7 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
         }
         if subresource.is_some() {
             strategy::prepare_status_update(kind, &mut new, old, now);
-            causes = crate::validation::status_update(kind, &new, old);
+            causes = crate::validation::status_update(kind, &new, old, 0);
         } else {
             strategy::prepare_update(kind, &mut new, old, now);
             causes = crate::validation::update(kind, &new, old);

@@ -552,6 +552,7 @@ pub(crate) fn is_definition(kind: &Kind) -> bool {
 }
 
 pub(crate) fn validate_update(
+    shared: &Shared,
     kind: &Kind,
     subresource: Option<Subresource>,
     new: &Value,
@@ -559,7 +560,8 @@ pub(crate) fn validate_update(
 ) -> Vec<Cause> {
     let mut causes = match subresource {
         None => validation::update(kind, new, old),
-        Some(_) => validation::status_update(kind, new, old),
+        Some(Subresource::Approval) => validation::approval_update(new, old),
+        Some(_) => validation::status_update(kind, new, old, shared.now_seconds()),
     };
     causes.extend(check_schema(kind, subresource, new, Some(old)));
     causes
@@ -601,14 +603,16 @@ pub(crate) fn make_namespace(shared: &Arc<Shared>, name: &str) {
 /// Stores the objects that exist from the start, those of them that are not there.
 pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u16)>) {
     let now = shared.now();
+    let serves = |resource| shared.registry().serves("certificates.k8s.io", resource);
     let options = bootstrap::Options {
         networks: &shared.networks,
         advertise,
         now: &now,
         rbac: true,
-        trust_bundles: shared
-            .registry()
-            .serves("certificates.k8s.io", "clustertrustbundles"),
+        previews: bootstrap::Previews {
+            trust_bundles: serves("clustertrustbundles"),
+            pod_certificates: serves("podcertificaterequests"),
+        },
     };
     let stored: Result<_, Status> = shared.store.write(|transaction| {
         for (kind, mut value) in bootstrap::boot_objects(&options) {

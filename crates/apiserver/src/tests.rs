@@ -5,6 +5,7 @@ mod aggregation;
 mod apply;
 mod at_rest;
 mod bounds;
+mod certificates;
 mod connections;
 mod containers;
 mod conversion;

@@ -1,6 +1,7 @@
 //! Certificate signing requests: who may approve them, why they were not approved or signed, and when they are deleted.
 
 use api::Time;
+use api::decision::Line;
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -12,6 +13,17 @@ use crate::{Draft, Obstacle, State};
 /// How long requests stay, in seconds: those that were dealt with, and those that wait to be.
 const DECIDED: i64 = 60 * 60;
 const WAITING: i64 = 24 * 60 * 60;
+
+/// The signers of Kubernetes itself.
+const SIGNERS: [&str; 4] = [
+    "kubernetes.io/kubelet-serving",
+    "kubernetes.io/kube-apiserver-client-kubelet",
+    "kubernetes.io/kube-apiserver-client",
+    "kubernetes.io/legacy-unknown",
+];
+
+/// The controller that signs for them.
+const SIGNING: &str = "certificatesigningrequest-signing-controller";
 
 /// More subjects than this need not be named.
 const SUBJECTS_MAX: usize = 5;
@@ -59,19 +71,41 @@ fn another() -> Option<Help> {
 }
 
 fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
-    if signer.starts_with("kubernetes.io/") {
-        draft.conclude(State::Progressing, "is approved, and waits to be signed");
-    } else {
-        draft.in_the_way(Obstacle {
-            object: facts.name_of(&facts.object),
-            more: 0,
-            why: format!("signer {signer} is none of Kubernetes' own; somebody else has to sign"),
-            since: None,
-            passing: false,
-        });
+    let (why, verdict) = if !SIGNERS.contains(&signer) {
+        let why = format!("signer {signer} is none of Kubernetes' own; somebody else has to sign");
         let verdict = format!("is approved, and nobody has signed it for {signer}");
-        draft.conclude(State::Stuck, verdict);
-    }
+        (why, verdict)
+    } else if let Some(refusal) = unsignable(facts) {
+        if &*refusal.reason == "Malformed" {
+            draft.offer(another());
+        }
+        let why = refusal.why.to_string();
+        (
+            why.clone(),
+            format!("is approved, and cannot be signed: {why}"),
+        )
+    } else {
+        return draft.conclude(State::Progressing, "is approved, and waits to be signed");
+    };
+    draft.in_the_way(Obstacle {
+        object: facts.name_of(&facts.object),
+        more: 0,
+        why,
+        since: None,
+        passing: false,
+    });
+    draft.conclude(State::Stuck, verdict);
+}
+
+/// What the signing controller said last, if that is why it cannot sign.
+fn unsignable(facts: &Facts) -> Option<Line> {
+    let decided = facts.decisions_about(&facts.object);
+    let signing = decided.iter().find(|decided| decided.controller == SIGNING);
+    let last = signing?.decisions.last()?;
+    let mut lines = last.lines.iter();
+    let found =
+        lines.find(|line| ["NoAuthority", "CannotSign", "Malformed"].contains(&&*line.reason));
+    found.cloned()
 }
 
 fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {

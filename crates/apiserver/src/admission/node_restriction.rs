@@ -118,6 +118,7 @@ impl Restriction<'_> {
             }
             ("resource.k8s.io", "ResourceSlice") => self.slice(),
             ("certificates.k8s.io", "CertificateSigningRequest") => self.certificate_request(),
+            ("certificates.k8s.io", "PodCertificateRequest") => self.pod_certificate_request(),
             _ => Ok(()),
         }
     }
@@ -383,6 +384,58 @@ impl Restriction<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// A node asks for certificates of the pods that run on it, and says of all that it names what is known of it.
+    fn pod_certificate_request(&self) -> Result<(), Refused> {
+        if self.request.operation != Operation::Create {
+            return refuse(format!(
+                "unexpected operation {}",
+                self.request.operation.name()
+            ));
+        }
+        let (namespace, spec) = (self.request.namespace, at(self.object, "spec"));
+        let said = |field: &str| text(spec, field);
+        let node = said("nodeName");
+        if node != self.node {
+            return refuse(format!(
+                "PodCertificateRequest.Spec.NodeName=\"{node}\", which is not the requesting node \"{}\"",
+                self.node
+            ));
+        }
+        let same_uid = |kind: &str, known: &Value, field: &str| {
+            let (said, known) = (said(field), text(known, "metadata.uid"));
+            match said == known {
+                true => Ok(()),
+                // UPSTREAM: what it knows may be old, so this is not forbidden for good.
+                false => Err(Refused::Missing(Status::unexpected(format!(
+                    "PodCertificateRequest names {kind} UID \"{said}\", inconsistent with the one that is there (\"{known}\")"
+                )))),
+            }
+        };
+        same_uid("node", &*self.find("Node", "nodes", "", node)?, "nodeUID")?;
+        let name = said("podName");
+        let pod = self.find("Pod", "pods", namespace, name)?;
+        same_uid("pod", &pod, "podUID")?;
+        if text(&pod, "spec.nodeName") != node {
+            return refuse(format!(
+                "pod \"{namespace}/{name}\" is not running on node \"{node}\" named in the PodCertificateRequest"
+            ));
+        }
+        if entry(&pod, "metadata.annotations", MIRROR).is_some() {
+            return refuse(format!("pod \"{namespace}/{name}\" is a mirror pod"));
+        }
+        let (account, own) = (
+            said("serviceAccountName"),
+            text(&pod, "spec.serviceAccountName"),
+        );
+        if account != own {
+            return refuse(format!(
+                "PodCertificateRequest for pod \"{namespace}/{name}\" contains serviceAccountName (\"{account}\") that differs from running pod (\"{own}\")"
+            ));
+        }
+        let account = self.find("ServiceAccount", "serviceaccounts", namespace, account)?;
+        same_uid("service account", &account, "serviceAccountUID")
     }
 
     fn certificate_request(&self) -> Result<(), Refused> {

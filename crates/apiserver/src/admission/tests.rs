@@ -467,6 +467,31 @@ fn signing_needs_permission_for_the_signer() {
     );
 }
 
+// Upstream: TestStatusStrategy of podcertificaterequest.
+#[test]
+fn a_request_of_a_pod_is_answered_by_who_may_sign_for_it() {
+    let case = cluster([]);
+    let request = |signer: &str, status: Value| {
+        json!({"apiVersion": "certificates.k8s.io/v1beta1", "kind": "PodCertificateRequest",
+            "metadata": {"namespace": "ns", "name": "r"}, "spec": {"signerName": signer}, "status": status})
+    };
+    let denied = json!({"conditions": [{"type": "Denied", "status": "True"}]});
+    let answer = |signer: &str, status: &Value| {
+        case.run(
+            &request(signer, status.clone()),
+            Some(&request(signer, json!({}))),
+            Some(Subresource::Status),
+        )
+    };
+    assert!(answer("allowed.io/x", &denied).is_ok());
+    assert!(answer("other.io/x", &json!({})).is_ok());
+    let refused = answer("other.io/x", &denied).unwrap_err();
+    assert!(
+        refused.ends_with("is not permitted to \"sign\" for signer \"other.io/x\""),
+        "{refused}"
+    );
+}
+
 /// UPSTREAM: ctbattest's TestPluginValidate.
 #[test]
 fn a_signers_bundle_is_written_by_who_may_attest_for_it() {

@@ -23,7 +23,7 @@ const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// What every node may do, whatever is stored under the role's name.
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    let roles = crate::bootstrap::rbac_objects(true);
+    let roles = crate::bootstrap::rbac_objects(crate::bootstrap::Previews::ALL);
     let node = roles
         .iter()
         .find(|role| role["kind"] == "ClusterRole" && role["metadata"]["name"] == "system:node");
@@ -87,6 +87,7 @@ impl Request<'_> {
             ("coordination.k8s.io", "leases") => self.lease(),
             ("storage.k8s.io", "csinodes") => self.csi_node(),
             ("resource.k8s.io", "resourceslices") => self.slice(),
+            ("certificates.k8s.io", "podcertificaterequests") => self.pod_certificate_request(),
             _ if RULES.iter().any(|rule| rule.allows(self.asked)) => Ok(()),
             _ => refuse(""),
         }
@@ -217,6 +218,22 @@ impl Request<'_> {
         }
     }
 
+    fn pod_certificate_request(&self) -> Decision {
+        if !self.asked.subresource.is_empty() {
+            return refuse("nodes may not access the status subresource of PodCertificateRequests");
+        }
+        match self.asked.verb {
+            // NodeRestriction looks into it.
+            "create" => Ok(()),
+            "get" => self.related(),
+            "list" | "watch" if self.selects_own("spec.nodeName") => Ok(()),
+            "list" | "watch" => {
+                refuse("can only list/watch podcertificaterequests with nodeName field selector")
+            }
+            verb => refuse(format!("nodes may not {verb} podcertificaterequests")),
+        }
+    }
+
     /// Whether the request selects by a field that must be this node's name.
     fn selects_own(&self, field: &str) -> bool {
         let Ok(selector) = FieldSelector::parse(self.asked.field_selector) else {
@@ -235,6 +252,9 @@ impl Request<'_> {
                 .is_some_and(|pod| text(&pod, "spec.nodeName") == self.node),
             "volumeattachments" => self.names_node("storage.k8s.io", "VolumeAttachment"),
             "resourceslices" => self.names_node("resource.k8s.io", "ResourceSlice"),
+            "podcertificaterequests" => {
+                self.names_node("certificates.k8s.io", "PodCertificateRequest")
+            }
             "persistentvolumes" => self
                 .find("", "PersistentVolume")
                 .is_some_and(|volume| self.uses_volume(&volume)),

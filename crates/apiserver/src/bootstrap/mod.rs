@@ -16,7 +16,7 @@ use crate::fields::{at, set};
 use crate::kinds::{self, Kind};
 use crate::{defaults, schema, strategy};
 
-pub use rbac::objects as rbac_objects;
+pub use rbac::{Previews, objects as rbac_objects};
 
 /// What the boot objects depend on.
 #[derive(Clone, Debug)]
@@ -28,8 +28,7 @@ pub struct Options<'a> {
     pub now: &'a str,
     /// Roles and bindings, where requests are authorized.
     pub rbac: bool,
-    /// Whether ClusterTrustBundles are served.
-    pub trust_bundles: bool,
+    pub previews: Previews,
 }
 
 /// Everything to be stored at the first start, in order, ready but for uid, creation time and revision.
@@ -66,7 +65,7 @@ pub fn boot_objects(options: &Options<'_>) -> Vec<(Arc<Kind>, Value)> {
         .collect();
     if options.rbac {
         prepared.extend(
-            rbac_objects(options.trust_bundles)
+            rbac_objects(options.previews)
                 .into_iter()
                 .filter_map(|object| prepare(object, options.now)),
         );

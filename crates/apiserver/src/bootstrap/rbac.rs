@@ -4,14 +4,33 @@ use serde_json::{Map, Value, json};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// All roles, then all bindings. Those about ClusterTrustBundles are there where such are served.
-pub fn objects(trust_bundles: bool) -> Vec<Value> {
-    let mut objects: Vec<Value> = Vec::new();
-    let gated = match trust_bundles {
-        true => include_str!("trust_bundles.txt"),
-        false => "",
+/// Which kinds are served that are not stable yet and that roles are about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Previews {
+    pub trust_bundles: bool,
+    pub pod_certificates: bool,
+}
+
+impl Previews {
+    pub const ALL: Previews = Previews {
+        trust_bundles: true,
+        pod_certificates: true,
     };
-    let lines = include_str!("rbac.txt").lines().chain(gated.lines());
+}
+
+/// All roles, then all bindings; those about kinds that are not stable yet where such are served.
+pub fn objects(previews: Previews) -> Vec<Value> {
+    let mut objects: Vec<Value> = Vec::new();
+    let tables = [
+        (true, include_str!("rbac.txt")),
+        (previews.trust_bundles, include_str!("trust_bundles.txt")),
+        (
+            previews.pod_certificates,
+            include_str!("pod_certificates.txt"),
+        ),
+    ];
+    let tables = tables.into_iter().filter(|(is_there, _)| *is_there);
+    let lines = tables.flat_map(|(_, table)| table.lines());
     let mut latest = 0;
     for line in lines.filter(|line| !line.starts_with('#')) {
         if line.starts_with(' ') {

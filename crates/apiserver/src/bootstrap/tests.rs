@@ -9,7 +9,7 @@ fn boot(rbac: bool) -> Vec<(Arc<Kind>, Value)> {
         advertise,
         now: "2026-01-02T03:04:05Z",
         rbac,
-        trust_bundles: false,
+        previews: Previews::default(),
     })
 }
 
@@ -122,7 +122,7 @@ fn what_says_where_the_server_is_follows_it_to_another_port() {
             advertise: Some(("127.0.0.1".parse().unwrap(), port)),
             now: "2024-01-01T00:00:00Z",
             rbac: false,
-            trust_bundles: false,
+            previews: Previews::default(),
         };
         boot_objects(&options)
     };
@@ -140,10 +140,10 @@ fn what_says_where_the_server_is_follows_it_to_another_port() {
 }
 
 #[test]
-fn roles_about_trust_bundles_come_with_them() {
-    let about = |trust_bundles: bool| {
-        let roles = rbac_objects(trust_bundles);
-        let says = |role: &&Value| role["rules"].to_string().contains("clustertrustbundles");
+fn roles_about_previews_come_with_them() {
+    let about = |previews: Previews, resource: &str| {
+        let roles = rbac_objects(previews);
+        let says = |role: &&Value| role["rules"].to_string().contains(resource);
         let mut names: Vec<String> = roles
             .iter()
             .filter(says)
@@ -152,15 +152,38 @@ fn roles_about_trust_bundles_come_with_them() {
         names.sort();
         (names, roles.len())
     };
-    let ((none, few), (with, more)) = (about(false), about(true));
-    assert!(none.is_empty());
-    assert_eq!(more - few, 4, "two roles and two bindings");
-    assert_eq!(
-        with,
-        [
+    let check = |previews: Previews, resource: &str, count: usize, expected: &[&str]| {
+        let (none, few) = about(Previews::default(), resource);
+        let (with, more) = about(previews, resource);
+        assert!(none.is_empty());
+        assert_eq!(more - few, count, "roles and bindings");
+        assert_eq!(with, expected);
+    };
+    let trust_bundles = Previews {
+        trust_bundles: true,
+        ..Previews::default()
+    };
+    check(
+        trust_bundles,
+        "clustertrustbundles",
+        4,
+        &[
             "system:cluster-trust-bundle-discovery",
             "system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
             "system:node",
-        ]
+        ],
+    );
+    let pod_certificates = Previews {
+        pod_certificates: true,
+        ..Previews::default()
+    };
+    check(
+        pod_certificates,
+        "podcertificaterequests",
+        2,
+        &[
+            "system:controller:podcertificaterequestcleaner",
+            "system:node",
+        ],
     );
 }

@@ -8,6 +8,9 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn of(name: &str) -> Option<fn(&mut Object)> {
     Some(match name {
+        "api.certificates.v1beta1.PodCertificateRequestSpec" => {
+            |spec| set_missing(spec, "maxExpirationSeconds", 86_400)
+        }
         "api.networking.v1.NetworkPolicyPort" => |port| set_missing(port, "protocol", "TCP"),
         "api.networking.v1.NetworkPolicySpec" => network_policy,
         "api.networking.v1.IngressClassParametersReference" => {

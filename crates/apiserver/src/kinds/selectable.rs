@@ -47,6 +47,9 @@ pub(super) fn fields(group: &str, kind: &str) -> &'static [&'static str] {
         ("certificates.k8s.io", "CertificateSigningRequest" | "ClusterTrustBundle") => {
             &["spec.signerName"]
         }
+        ("certificates.k8s.io", "PodCertificateRequest") => {
+            &["spec.signerName", "spec.podName", "spec.nodeName"]
+        }
         ("resource.k8s.io", "ResourceSlice") => &["spec.nodeName", "spec.driver"],
         _ => &[],
     }

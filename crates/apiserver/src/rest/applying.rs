@@ -145,9 +145,13 @@ impl Context {
         let request = self
             .kind
             .is("certificates.k8s.io", "CertificateSigningRequest");
+        let pod_request = self.kind.is("certificates.k8s.io", "PodCertificateRequest");
         match self.subresource {
             None if request => &[&["f:spec"], &["f:status"]],
             Some(Subresource::Approval) => &[&["f:spec"], &["f:status", "f:certificate"]],
+            // UPSTREAM: of these, nothing is said to be reset.
+            None if pod_request => &[],
+            Some(Subresource::Status) if pod_request => &[&["f:spec"]],
             None if self.kind.has(Subresource::Status) => &[&["f:status"]],
             Some(Subresource::Finalize) => &[&["f:status"]],
             Some(Subresource::Status) if request => &[&["f:spec"], &["f:status", "f:conditions"]],

@@ -146,7 +146,8 @@ impl Context {
         let admission = replacing(&kind, &old, dry_run);
         let allocated = self.allocate(&admission, &mut new, Some(&before))?;
         semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &before);
-        let causes = semantics::validate_update(&kind, self.subresource, &new, &before);
+        let causes =
+            semantics::validate_update(&self.shared, &kind, self.subresource, &new, &before);
         if !causes.is_empty() {
             return Err(self.invalid(old.name(), causes));
         }

@@ -176,7 +176,10 @@ pub fn prepare_approval_update(kind: &Kind, new: &mut Value, old: &Value, now: &
     stamp_conditions(new, old, now);
     let conditions = at(new, "status.conditions").clone();
     keep_all_but(new, old, &[]);
-    set(new, "status.conditions", conditions);
+    match conditions.is_null() {
+        true => drop(remove(new, "status.conditions")),
+        false => set(new, "status.conditions", conditions),
+    }
     defaults::apply(kind, new);
 }
 
@@ -254,6 +257,7 @@ fn resets_metadata(kind: &Kind) -> bool {
             "ResourceClaim" | "DeviceTaintRule" | "ResourcePoolStatusRequest"
         ) | ("scheduling.k8s.io", "PodGroup")
             | ("storage.k8s.io", "VolumeAttachment")
+            | ("certificates.k8s.io", "PodCertificateRequest")
             | ("networking.k8s.io", "ServiceCIDR")
             | ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
     )

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::age;
-use crate::fields::{at, integer, list, text};
+use crate::fields::{at, entries, integer, list, text};
 
 pub(super) fn named(name: &str) -> Option<fn(&Value, i64) -> Value> {
     Some(match name {
@@ -20,6 +20,19 @@ pub(super) fn named(name: &str) -> Option<fn(&Value, i64) -> Value> {
             let pools = list(request, "status.pools").iter();
             let wrong = pools.filter(|pool| !pool["validationError"].is_null());
             counted(request, i64::try_from(wrong.count()).unwrap_or(i64::MAX)).into()
+        },
+        "pod_certificate_state" => |request, _| {
+            let answered = list(request, "status.conditions").last();
+            answered.map_or("Pending", |held| text(held, "type")).into()
+        },
+        "pod_certificate_annotations" => |request, _| {
+            let pairs = entries(request, "spec.unverifiedUserAnnotations");
+            let pairs =
+                pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            match pairs.collect::<Vec<_>>().join(",") {
+                none if none.is_empty() => "<none>".into(),
+                pairs => pairs.into(),
+            }
         },
         "pool_status" => |request, _| pool_status(request).into(),
         "pool_completed" => |request, now| match condition(request, "Complete") {

@@ -7,9 +7,12 @@ fn kubelet(node: &str) -> Identity {
     Identity::new(&format!("system:node:{node}"), &["system:nodes"])
 }
 
-/// A server with a pod on `n1` that uses a secret, and one on `n2` that does not.
 async fn cluster() -> Server {
-    let server = Server::new();
+    populated(Server::new()).await
+}
+
+/// With a pod on `n1` that uses a secret, and one on `n2` that does not.
+async fn populated(server: Server) -> Server {
     server.service_account().await;
     for name in ["used", "other"] {
         let secret = json!({"metadata": {"name": name}});
@@ -35,7 +38,10 @@ async fn cluster() -> Server {
 }
 
 async fn check(node: &str, table: &[(&str, &str, Value, u16, &str)]) {
-    let server = cluster().await;
+    check_on(&cluster().await, node, table).await;
+}
+
+async fn check_on(server: &Server, node: &str, table: &[(&str, &str, Value, u16, &str)]) {
     for (method, path, body, code, why) in table {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let content_type = match method {
@@ -215,4 +221,96 @@ async fn a_node_gets_tokens_for_its_own_pods() {
         let message = answer["message"].as_str().unwrap_or_default();
         assert!(message.ends_with(why), "{message}");
     }
+}
+
+// Upstream: Test_nodePlugin_Admit (PodCertificateRequests), TestNodeAuthorizer (podcertificaterequests).
+#[tokio::test(start_paused = true)]
+async fn a_node_asks_for_certificates_of_its_own_pods() {
+    let server = populated(Server::with(|options| options.serves.previews = true)).await;
+    let uid = async |path: &str| {
+        let (_, found) = server.get(path).await;
+        found["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let (pod_a, pod_b) = (
+        uid(&format!("{PODS}/a")).await,
+        uid(&format!("{PODS}/b")).await,
+    );
+    let (n1, n2) = (uid("/api/v1/nodes/n1").await, uid("/api/v1/nodes/n2").await);
+    let account = uid("/api/v1/namespaces/default/serviceaccounts/default").await;
+    let stub = rcgen::CertificateParams::new([]).unwrap();
+    let stub = stub.serialize_request(&rcgen::KeyPair::generate().unwrap());
+    let stub = {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.encode(stub.unwrap().der())
+    };
+    let request = |name: &str, pod: (&str, &str), node: (&str, &str), account: (&str, &str)| {
+        json!({"metadata": {"name": name}, "spec": {
+            "signerName": "example.com/s", "podName": pod.0, "podUID": pod.1, "nodeName": node.0,
+            "nodeUID": node.1, "serviceAccountName": account.0, "serviceAccountUID": account.1,
+            "stubPKCS10Request": stub,
+        }})
+    };
+    let requests = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests";
+    let (a, own, own_account) = (("a", &*pod_a), ("n1", &*n1), ("default", &*account));
+    check_on(
+        &server,
+        "n1",
+        &[
+            ("POST", requests, request("r", a, own, own_account), 201, ""),
+            (
+                "POST",
+                requests,
+                request("s", ("b", &pod_b), ("n2", &n2), own_account),
+                403,
+                ": PodCertificateRequest.Spec.NodeName=\"n2\", which is not the requesting node \"n1\"",
+            ),
+            (
+                "POST",
+                requests,
+                request("s", ("b", &pod_b), own, own_account),
+                403,
+                ": pod \"default/b\" is not running on node \"n1\" named in the PodCertificateRequest",
+            ),
+            (
+                "POST",
+                requests,
+                request("s", ("a", "old"), own, own_account),
+                500,
+                &format!("names pod UID \"old\", inconsistent with the one that is there (\"{pod_a}\")"),
+            ),
+            (
+                "POST",
+                requests,
+                request("s", a, own, ("other", "x")),
+                403,
+                ": PodCertificateRequest for pod \"default/a\" contains serviceAccountName (\"other\") that differs from running pod (\"default\")",
+            ),
+            ("GET", &format!("{requests}/r"), Value::Null, 200, ""),
+            (
+                "GET",
+                requests,
+                Value::Null,
+                403,
+                ": can only list/watch podcertificaterequests with nodeName field selector",
+            ),
+            ("GET", &format!("{requests}?fieldSelector=spec.nodeName=n1"), Value::Null, 200, ""),
+            (
+                "DELETE",
+                &format!("{requests}/r"),
+                Value::Null,
+                403,
+                ": nodes may not delete podcertificaterequests",
+            ),
+            (
+                "PUT",
+                &format!("{requests}/r/status"),
+                json!({}),
+                403,
+                ": nodes may not access the status subresource of PodCertificateRequests",
+            ),
+        ],
+    )
+    .await;
+    let other = [("GET", &*format!("{requests}/r"), Value::Null, 403, "")];
+    check_on(&server, "n2", &other).await;
 }

@@ -5,6 +5,7 @@
 //! has the right type. They answer everything that is wrong at once, as upstream does.
 
 mod batch;
+mod certificate_requests;
 mod cluster;
 mod containers;
 mod core;
@@ -13,8 +14,10 @@ mod groups;
 mod job_status;
 mod metadata;
 mod networking;
+mod pem;
 mod place;
 mod pod;
+mod pod_certificate_requests;
 mod pod_groups;
 mod pod_os;
 mod policies;
@@ -78,8 +81,8 @@ pub fn update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
     errors.0
 }
 
-/// What is wrong with a status that is to be written.
-pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
+/// What is wrong with a status that is to be written now, in Unix seconds.
+pub fn status_update(kind: &Kind, new: &Value, old: &Value, now: i64) -> Vec<Cause> {
     let mut errors = Errors::default();
     let root = Place::root(new);
     metadata::update(&mut errors, &root, old);
@@ -89,6 +92,12 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
             workloads::status_update(&mut errors, &root, kind)
         }
         ("batch", "Job") => job_status::update(&mut errors, &root, old),
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            certificate_requests::status(&mut errors, &root, old);
+        }
+        ("certificates.k8s.io", "PodCertificateRequest") => {
+            pod_certificate_requests::status(&mut errors, &root, old, now);
+        }
         ("", "Service") => services::service_status(&mut errors, &root),
         ("policy", "PodDisruptionBudget") => groups::disruption_budget_status(&mut errors, &root),
         ("resource.k8s.io", "ResourceClaim") => devices::claim_status(&mut errors, &root, old),
@@ -98,6 +107,15 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
         ("scheduling.k8s.io", "PodGroup") => pod_groups::group_status(&mut errors, &root),
         _ => {}
     }
+    errors.0
+}
+
+/// What is wrong with a decision about a CertificateSigningRequest that is to be written.
+pub fn approval_update(new: &Value, old: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let root = Place::root(new);
+    metadata::update(&mut errors, &root, old);
+    certificate_requests::approval(&mut errors, &root, old);
     errors.0
 }
 
@@ -140,6 +158,9 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
             cluster::certificate_request(errors, root)
         }
         ("certificates.k8s.io", "ClusterTrustBundle") => trust_bundles::create(errors, root),
+        ("certificates.k8s.io", "PodCertificateRequest") => {
+            pod_certificate_requests::create(errors, root);
+        }
         ("networking.k8s.io", "IngressClass") => cluster::ingress_class(errors, root),
         ("networking.k8s.io", "ServiceCIDR") => cluster::service_cidr(errors, root),
         ("storage.k8s.io", "VolumeAttributesClass") => cluster::attributes_class(errors, root),
@@ -226,7 +247,12 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             rbac::binding_update(errors, root, old, kind.namespaced)
         }
+        // All that it asks for, and all that became of it, stays: this changes metadata alone.
+        ("certificates.k8s.io", "CertificateSigningRequest") => {}
         ("certificates.k8s.io", "ClusterTrustBundle") => trust_bundles::update(errors, root, old),
+        ("certificates.k8s.io", "PodCertificateRequest") => {
+            pod_certificate_requests::update(errors, root, old);
+        }
         ("resource.k8s.io", "ResourceClaim") => devices::claim_update(errors, root, old),
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             errors.immutable(&root.field("spec"), &old["spec"])

@@ -133,7 +133,7 @@ fn ephemeral_containers_can_be_added_and_not_taken_back() {
         pod
     };
     let said = |new: &Value, old: &Value| -> Vec<String> {
-        status_update(&kind, new, old)
+        status_update(&kind, new, old, 0)
             .into_iter()
             .map(|cause| format!("{}: {}", cause.field, cause.message))
             .collect()

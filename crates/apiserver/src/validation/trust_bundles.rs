@@ -1,12 +1,11 @@
 //! ClusterTrustBundles: their names say who vouches for them, and what they hold are certificates of authorities.
 
 use api::syntax;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::cluster::signer_name;
+use super::pem::{Block, blocks};
 use super::place::{Errors, Place};
 
 /// UPSTREAM: MaxTrustBundleSize.
@@ -111,48 +110,6 @@ fn fault_of(block: &Block<'_>) -> Option<String> {
         return Some("does not parse as X.509".to_owned());
     };
     (!certificate.is_ca()).then(|| "does not have the CA bit set".to_owned())
-}
-
-struct Block<'a> {
-    label: &'a str,
-    has_headers: bool,
-    der: Vec<u8>,
-}
-
-/// All blocks of a text in PEM, with what a reader of certificates passes over: types and headers. What stands between
-/// blocks, and what only looks like one, is no block.
-fn blocks(text: &str) -> Vec<Block<'_>> {
-    let marked = |line: &'_ str, mark: &str| -> Option<(usize, usize)> {
-        let label = line.strip_prefix(mark)?.trim_end().strip_suffix("-----")?;
-        Some((mark.len(), mark.len() + label.len()))
-    };
-    let mut blocks = Vec::new();
-    let mut lines = text.lines();
-    let mut begun: Option<(&str, Vec<&str>)> = None;
-    for line in &mut lines {
-        if let Some((from, to)) = marked(line, "-----BEGIN ") {
-            begun = Some((&line[from..to], Vec::new()));
-        } else if let Some((from, to)) = marked(line, "-----END ") {
-            let ended = begun.take().filter(|(label, _)| *label == &line[from..to]);
-            blocks.extend(ended.and_then(|(label, body)| block(label, &body)));
-        } else if let Some((_, body)) = &mut begun {
-            body.push(line);
-        }
-    }
-    blocks
-}
-
-fn block<'a>(label: &'a str, body: &[&str]) -> Option<Block<'a>> {
-    let headers = body.iter().take_while(|line| line.contains(':')).count();
-    let encoded: String = body[headers..]
-        .iter()
-        .flat_map(|line| line.split_whitespace())
-        .collect();
-    Some(Block {
-        label,
-        has_headers: headers > 0,
-        der: STANDARD.decode(encoded).ok()?,
-    })
 }
 
 #[cfg(test)]

@@ -177,7 +177,9 @@ impl Authority {
         write_extension(writer, BASIC_CONSTRAINTS, true, |writer| {
             writer.write_sequence(|_| {});
         });
-        if !self.subject_key_id.is_empty() {
+        // UPSTREAM: of a certificate that has the issuer's own name the issuer is said to be itself.
+        let is_self_named = request.subject.to_der() == self.subject;
+        if !self.subject_key_id.is_empty() && !is_self_named {
             write_extension(writer, AUTHORITY_KEY_ID, false, |writer| {
                 writer.write_sequence(|writer| {
                     writer
@@ -215,9 +217,15 @@ fn alternative_names(request: &Request) -> Vec<(u64, &[u8])> {
     };
     texts(2, &request.dns_names)
         .chain(texts(1, &request.emails))
-        .chain(request.ip_addresses.iter().map(|ip| (7, ip.as_slice())))
+        .chain(request.ip_addresses.iter().map(|ip| (7, shortest(ip))))
         .chain(texts(6, &request.uris))
         .collect()
+}
+
+/// UPSTREAM: an address of version 4 has four bytes, also where a request maps it into version 6.
+fn shortest(ip: &[u8]) -> &[u8] {
+    const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+    ip.strip_prefix(&MAPPED).unwrap_or(ip)
 }
 
 /// From when until when: a little back, and never beyond the authority's own end.

@@ -1,27 +1,34 @@
-//! Ages first, then the whole against the embedded API server, to which a custom resource stands in for the gated one.
+//! The whole against the embedded API server, then ages.
 
 use std::time::Duration;
 
 use api::Resource;
 use api::kinds::PodCertificateRequest;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 use testkit::World;
 
 use super::controller;
-use crate::test_definition;
 
 // Upstream: TestPCRCleaner (4 rows: the state of a request does not matter, its age does).
 #[tokio::test(start_paused = true)]
 async fn requests_go_after_fifteen_minutes() {
     let mut world = World::new().await;
-    test_definition(&world, &PodCertificateRequest::TYPE, &["v1beta1"]).await;
     let context = world.context();
     let running = controller(&context).run(world.stop());
     world.run(running);
     world.start().await;
+    let stub = CertificateParams::new([]).unwrap();
+    let stub = stub.serialize_request(&KeyPair::generate().unwrap());
     let request = json!({
         "apiVersion": "certificates.k8s.io/v1beta1", "kind": "PodCertificateRequest",
-        "metadata": {"name": "r"},
+        "metadata": {"name": "r"}, "spec": {
+            "signerName": "example.com/s", "podName": "p", "podUID": "p", "nodeName": "n", "nodeUID": "n",
+            "serviceAccountName": "a", "serviceAccountUID": "a",
+            "stubPKCS10Request": BASE64_STANDARD.encode(stub.unwrap().der()),
+        },
     });
     let made = world.create(&PodCertificateRequest::TYPE, request).await;
     tokio::time::sleep(Duration::from_secs(14 * 60)).await;

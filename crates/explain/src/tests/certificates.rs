@@ -1,6 +1,6 @@
 //! Why a certificate signing request has no certificate.
 
-use super::{check, check_verdict};
+use super::{check, check_verdict, facts};
 use expect_test::{Expect, expect};
 
 fn check_request(signer: &str, status: &str, expected: Expect) {
@@ -49,11 +49,58 @@ fn requests_in_one_sentence() {
         "#]],
     );
     check_request(
+        "kubernetes.io/nobody",
+        "{conditions: [{type: Approved}]}",
+        expect![[r#"
+            is approved, and nobody has signed it for kubernetes.io/nobody
+            kubectl describe certificatesigningrequest/jane"#]],
+    );
+    check_request(
         "example.com/x",
         "{conditions: [{type: Approved}]}",
         expect![[r#"
             is approved, and nobody has signed it for example.com/x
             kubectl describe certificatesigningrequest/jane"#]],
+    );
+}
+
+/// Verdict and advice, where this is the last that the signing controller has said of an approved request.
+fn check_unsigned(line: &str, expected: Expect) {
+    let yaml = format!(
+        "
+kind: CertificateSigningRequest
+metadata: {{name: jane, uid: u, creationTimestamp: '2026-01-01T11:00:00Z'}}
+spec: {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], username: admin}}
+status: {{conditions: [{{type: Approved}}]}}
+---
+controller: certificatesigningrequest-signing-controller
+object: {{group: certificates.k8s.io, kind: CertificateSigningRequest, name: jane, uid: u}}
+lines: [{{what: cannot be signed, {line}}}]"
+    );
+    let explanation = crate::explain(&facts(&yaml));
+    let advice = explanation.help.map_or(String::new(), |help| help.why);
+    expected.assert_eq(&format!("{}\n{advice}", explanation.verdict));
+}
+
+#[test]
+fn what_cannot_be_signed_says_why_and_what_helps() {
+    check_unsigned(
+        "class: waits, reason: NoAuthority, why: no CA is given, hint: --cluster-signing-cert-file gives one",
+        expect![[r#"
+            is approved, and cannot be signed: no CA is given
+            --cluster-signing-cert-file gives one"#]],
+    );
+    check_unsigned(
+        "class: waits, reason: CannotSign, why: the signer has expired, hint: see to the CA of this signer",
+        expect![[r#"
+            is approved, and cannot be signed: the signer has expired
+            see to the CA of this signer"#]],
+    );
+    check_unsigned(
+        "class: states, reason: Malformed, why: PEM block type must be CERTIFICATE REQUEST",
+        expect![[r#"
+            is approved, and cannot be signed: PEM block type must be CERTIFICATE REQUEST
+            create another request: what was decided about this one stays"#]],
     );
 }
 

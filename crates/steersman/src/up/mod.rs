@@ -533,6 +533,7 @@ fn serves_previews(options: &Options) -> bool {
         "DRADeviceTaintRules",
         "DRAResourcePoolStatus",
         "GenericWorkload",
+        "PodCertificateRequest",
     ];
     gates.iter().any(|gate| options.gates.enabled(gate))
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use api::{Istr, Time};
 use expect_test::{Expect, expect};
-use rcgen::{CertificateParams, KeyPair, SanType};
+use rcgen::{CertificateParams, DnValue, KeyPair, SanType};
+use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::super::{Authority, Terms, duration, validity};
@@ -125,6 +126,42 @@ fn all_kinds_of_alternative_names_are_kept_and_other_extensions_dropped() {
         IPAddress(fd:00:00:00:00:00:00:00:00:00:00:00:00:00:00:01)
         URI(help://me@what:8080/where)"#]]
     .assert_eq(&names.join("\n"));
+}
+
+// What Go's x509.CreateCertificate makes of such requests.
+#[test]
+fn an_own_name_needs_no_authority_key_and_a_mapped_address_is_short() {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let name = DnValue::PrintableString("kubernetes".try_into().unwrap());
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, name);
+    let mut ca = params.clone();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let ca = ca.self_signed(&key).unwrap();
+    let authority = Authority::from_pem(ca.pem().as_bytes(), key.serialize_pem().as_bytes());
+    let authority = authority.unwrap();
+    let has_authority_key = |request: &Request| {
+        let der = sign(&authority, request, &[], HOUR);
+        let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+        let mut extensions = certificate.extensions().iter();
+        extensions.any(|held| held.oid.to_id_string() == "2.5.29.35")
+    };
+    assert!(has_authority_key(&Request::parse(&encoded(JANE)).unwrap()));
+
+    params.subject_alt_names = vec![SanType::IpAddress("::ffff:10.0.0.1".parse().unwrap())];
+    let made = params.serialize_request(&KeyPair::generate().unwrap());
+    let request = Request::from_der(made.unwrap().der().to_vec()).unwrap();
+    assert!(!has_authority_key(&request));
+    let der = sign(&authority, &request, &[], HOUR);
+    let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+    let names = certificate.subject_alternative_name().unwrap().unwrap();
+    assert_eq!(
+        names.value.general_names,
+        [GeneralName::IPAddress(&[10, 0, 0, 1])]
+    );
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn up(rest: &[String]) -> Result<ExitCode> {
 /// Kinds that are not stable yet and that a controller of ours is about.
 const PREVIEWS: [&str; 2] = [
     "--runtime-config=certificates.k8s.io/v1alpha1=true,certificates.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true",
-    "--feature-gates=ClusterTrustBundle=true,DRADeviceTaints=true,DRADeviceTaintRules=true,DRAResourcePoolStatus=true,GenericWorkload=true",
+    "--feature-gates=ClusterTrustBundle=true,DRADeviceTaints=true,DRADeviceTaintRules=true,DRAResourcePoolStatus=true,GenericWorkload=true,PodCertificateRequest=true",
 ];
 
 fn openapi(rest: &[String]) -> Result<ExitCode> {
