@@ -5,6 +5,7 @@
 //! has the right type. They answer everything that is wrong at once, as upstream does.
 
 mod batch;
+mod certificate_requests;
 mod cluster;
 mod containers;
 mod core;
