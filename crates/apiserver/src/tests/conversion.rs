@@ -342,14 +342,15 @@ async fn fields_that_a_webhook_loses_are_lost_in_its_version_alone() {
     converts(&world, |object| {
         object["spec"].as_object_mut().unwrap().remove("replicas");
     });
-    let (_, shown) = server.get(&format!("{V2}/a")).await;
+    let (_, mut shown) = server.get(&format!("{V2}/a")).await;
     assert_eq!(shown["spec"], json!({"hostname": "a"}));
     let (_, stored) = server.get(&format!("{V1}/a")).await;
     assert_eq!(stored["spec"], json!({"host": "a", "replicas": 1}));
+    shown["spec"]["hostname"] = json!("b");
     let (code, answer) = server.put(&format!("{V2}/a"), shown).await;
     assert_eq!(code, 200, "{answer}");
     let (_, stored) = server.get(&format!("{V1}/a")).await;
-    assert_eq!(stored["spec"], json!({"host": "a"}));
+    assert_eq!(stored["spec"], json!({"host": "b"}));
 }
 
 /// UPSTREAM: fields are selected at the version that was asked for, in lists and in watches.
