@@ -166,6 +166,12 @@ impl Subresource {
             .map(|(subresource, _)| *subresource)
     }
 
+    /// What is answered by a container, in its own words.
+    pub(crate) fn is_connection(self) -> bool {
+        use Subresource::{Attach, Exec, Log, PortForward, Proxy};
+        matches!(self, Exec | Attach | PortForward | Log | Proxy)
+    }
+
     pub fn name(self) -> &'static str {
         ALL_SUBRESOURCES
             .iter()

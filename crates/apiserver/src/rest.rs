@@ -8,9 +8,11 @@ mod components;
 mod create;
 pub(crate) mod delete;
 pub(crate) mod expiry;
+pub(crate) mod go_json;
 mod list;
 pub(crate) mod metadata;
 mod negotiate;
+mod patch_body;
 mod patches;
 mod prepared;
 pub(crate) mod query;
@@ -21,6 +23,7 @@ mod reviews;
 mod size;
 pub(crate) mod strict;
 mod subresource;
+pub(crate) mod type_meta;
 mod update;
 pub(crate) mod usage;
 mod watch;
@@ -133,7 +136,7 @@ pub(crate) fn admit(
     identity: Arc<Identity>,
 ) -> Result<(), Status> {
     let info = RequestInfo::parse(&parts.method, &parts.uri);
-    let identity = impersonate(shared, identity, &parts.headers)?;
+    let identity = impersonate(shared, identity, &parts.headers, &info)?;
     shared.rbac.check(shared, &identity, &info)
 }
 
@@ -176,7 +179,7 @@ fn begin(
             format!("Request entity too large: {message}"),
         ));
     }
-    let identity = impersonate(shared, identity, &parts.headers)?;
+    let identity = impersonate(shared, identity, &parts.headers, &info)?;
     shared.rbac.check(shared, &identity, &info)?;
     if !info.is_resource {
         if let Some(handler) = shared.mounts.find(&info) {
@@ -300,6 +303,10 @@ impl Context {
     }
 
     async fn dispatch(&mut self, method: &Method) -> Result<Response<Body>, Status> {
+        if !self.subresource.is_some_and(Subresource::is_connection) {
+            // Nothing is done whose result could not be shown.
+            negotiate::shape(&self.headers)?;
+        }
         if let Some(subresource) = self.subresource {
             return self.subresource(subresource).await;
         }
@@ -314,9 +321,6 @@ impl Context {
                 return self.usage();
             }
             return self.components();
-        }
-        if matches!(self.info.verb, "create" | "update" | "patch") {
-            self.check_options()?;
         }
         let named = !self.info.name.is_empty();
         match (self.info.verb, named) {
@@ -369,6 +373,20 @@ impl Context {
             group: &self.kind.group,
             plural: &self.kind.plural,
             name,
+        }
+    }
+
+    /// The storage key of the object that the path names. UPSTREAM: no object can have a name that no path could have.
+    pub(crate) fn object_key(&self) -> Result<String, Status> {
+        let name = self.info.name.as_str();
+        let faults = api::syntax::validate_path_segment(name);
+        match faults.is_empty() {
+            true => Ok(self.key(name)),
+            false => Err(Status::bad_request(format!(
+                "Name parameter invalid: {}: {}",
+                api::syntax::go_quote(name),
+                faults.join(";")
+            ))),
         }
     }
 

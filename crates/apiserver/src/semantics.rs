@@ -18,23 +18,26 @@ use std::sync::Arc;
 
 /// What a client sent, read as the kind's type: (object, unknown fields).
 pub(crate) fn decode(kind: &Kind, value: Value) -> Result<(Value, Vec<String>), Status> {
+    read(kind, value).map_err(|why| cannot_be_handled(&kind.kind, &kind.version, &why))
+}
+
+/// The same; the error is why it cannot be read.
+pub(crate) fn read(kind: &Kind, value: Value) -> Result<(Value, Vec<String>), String> {
     if let Some(version) = kind.custom() {
-        return decode_custom(kind, version, value);
+        return decode_custom(version, value);
     }
     let Some(ty) = schema::type_for(&kind.group, &kind.version, &kind.kind) else {
         return Ok((value, Vec::new()));
     };
-    let decoded =
-        schema::decode(ty, value).map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
+    let decoded = schema::decode(ty, value).map_err(|error| error.to_string())?;
     Ok((decoded.object, decoded.unknown))
 }
 
 /// A custom object: its metadata as everyone's, the rest by its definition's schema.
 fn decode_custom(
-    kind: &Kind,
     version: &CustomVersion,
     mut value: Value,
-) -> Result<(Value, Vec<String>), Status> {
+) -> Result<(Value, Vec<String>), String> {
     let metadata = value
         .get_mut("metadata")
         .map(Value::take)
@@ -46,8 +49,7 @@ fn decode_custom(
         } else {
             metadata
         };
-        let decoded = schema::decode(ty, metadata)
-            .map_err(|error| cannot_be_handled(kind, &error.to_string()))?;
+        let decoded = schema::decode(ty, metadata).map_err(|error| error.to_string())?;
         unknown.extend(
             decoded
                 .unknown
@@ -62,15 +64,14 @@ fn decode_custom(
     unknown.extend(structural::prune(schema, &mut value));
     structural::prune_nulls(schema, &mut value);
     let embedded = structural::coerce(schema, &mut value);
-    unknown.extend(embedded.map_err(|why| cannot_be_handled(kind, &why))?);
+    unknown.extend(embedded?);
     Ok((value, unknown))
 }
 
 /// 400, in the words of upstream's decoder.
-pub(crate) fn cannot_be_handled(kind: &Kind, why: &str) -> Status {
+pub(crate) fn cannot_be_handled(kind: &str, version: &str, why: &str) -> Status {
     Status::bad_request(format!(
-        "{} in version \"{}\" cannot be handled as a {}: {why}",
-        kind.kind, kind.version, kind.kind
+        "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
     ))
 }
 

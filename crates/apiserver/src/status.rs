@@ -106,6 +106,15 @@ impl Status {
         status
     }
 
+    /// A body of another type than these.
+    pub fn unsupported_media_type(accepted: &[&str]) -> Status {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
+        Status::new(415, "UnsupportedMediaType", message)
+    }
+
     pub fn unauthorized() -> Status {
         Status::new(401, "Unauthorized", "Unauthorized")
     }
@@ -124,8 +133,8 @@ impl Status {
     }
 
     /// Options in the query or body that cannot be: `kind` is "CreateOptions", "ListOptions", ...
-    pub fn invalid_options(kind: &str, cause: Cause) -> Status {
-        Status::invalid("meta.k8s.io", kind, "", vec![cause])
+    pub fn invalid_options(kind: &str, causes: Vec<Cause>) -> Status {
+        Status::invalid("meta.k8s.io", kind, "", causes)
     }
 
     /// For paths that lead nowhere.

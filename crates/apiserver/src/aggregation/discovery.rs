@@ -5,12 +5,12 @@ use crate::kinds::Registry;
 use crate::server::Shared;
 use serde_json::{Value, json};
 
-/// The available remote group versions that are not served here, each group with its versions by priority.
+/// The remote group versions that are not served here, each group with its versions by priority. UPSTREAM: whether they
+/// answer or not: who does not know that something is missing takes it for gone.
 fn groups<'a>(registry: &Registry, remotes: &'a [Remote]) -> Vec<(&'a str, Vec<&'a Remote>)> {
     let mut groups: Vec<(&str, Vec<&Remote>)> = Vec::new();
-    let shown = remotes.iter().filter(|remote| {
-        remote.is_available && !registry.has_group_version(&remote.group, &remote.version)
-    });
+    let is_served = |remote: &&Remote| registry.has_group_version(&remote.group, &remote.version);
+    let shown = remotes.iter().filter(|remote| !is_served(remote));
     for remote in shown {
         match groups.iter_mut().find(|(group, _)| *group == remote.group) {
             Some((_, versions)) => versions.push(remote),
@@ -48,7 +48,11 @@ pub(crate) fn items(shared: &Shared, registry: &Registry) -> Vec<Value> {
                 .iter()
                 .map(|remote| {
                     let list = known.get(&remote.name).unwrap_or(&Value::Null);
-                    json!({"version": remote.version, "resources": resources(remote, list), "freshness": "Current"})
+                    let freshness = match remote.is_available {
+                        true => "Current",
+                        false => "Stale",
+                    };
+                    json!({"version": remote.version, "resources": resources(remote, list), "freshness": freshness})
                 })
                 .collect();
             json!({"metadata": {"name": group}, "versions": versions})
@@ -62,8 +66,9 @@ pub(crate) fn open_api_paths(shared: &Shared, registry: &Registry) -> Vec<String
     let groups = groups(registry, &remotes).into_iter();
     groups
         .flat_map(|(group, versions)| {
+            let versions = versions.iter().filter(|remote| remote.is_available);
             let path = |remote: &&Remote| format!("apis/{group}/{}", remote.version);
-            versions.iter().map(path).collect::<Vec<_>>()
+            versions.map(path).collect::<Vec<_>>()
         })
         .collect()
 }

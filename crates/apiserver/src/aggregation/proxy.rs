@@ -2,6 +2,7 @@
 
 use super::Remote;
 use crate::Body;
+use crate::audit::Source;
 use crate::auth::Identity;
 use crate::outbound::NOBODY_CALLS;
 use crate::rest::response;
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
+use std::net::IpAddr;
 
 /// Headers of one connection, which the next one makes for itself.
 const OF_CONNECTION: [HeaderName; 7] = [
@@ -50,17 +52,40 @@ impl Remote {
             Ok(request) => request,
             Err(why) => return refused(&why.to_string()),
         };
+        let source = parts.extensions.get::<Source>().map(|source| source.0);
         *request.headers_mut() = passed_on(parts.headers);
+        forwarded_for(request.headers_mut(), source);
         name_user(request.headers_mut(), identity);
         match outbound.call(target, request).await {
+            // UPSTREAM: whoever follows it would take his credentials to where another server wants them.
+            Ok(answer) if answer.status().is_redirection() => response::text(
+                502,
+                "the backend attempted to redirect this request, which is not permitted",
+            ),
             Ok(mut answer) => {
                 for name in &OF_CONNECTION {
                     answer.headers_mut().remove(name);
                 }
                 answer
             }
-            Err(why) => refused(&why.to_string()),
+            Err(why) => refused(&format!("error trying to reach service: {why}")),
         }
+    }
+}
+
+/// Adds the client to those that the request comes from.
+fn forwarded_for(headers: &mut HeaderMap, source: Option<IpAddr>) {
+    const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
+    let Some(source) = source else {
+        return;
+    };
+    let before = headers.get_all(FORWARDED).iter();
+    let mut sources: Vec<String> = before
+        .filter_map(|value| value.to_str().ok().map(str::to_owned))
+        .collect();
+    sources.push(source.to_string());
+    if let Ok(value) = HeaderValue::from_str(&sources.join(", ")) {
+        headers.insert(FORWARDED, value);
     }
 }
 
@@ -124,6 +149,16 @@ fn escaped(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_client_is_the_last_that_a_request_comes_from() {
+        let mut headers = HeaderMap::new();
+        forwarded_for(&mut headers, None);
+        assert!(headers.is_empty());
+        forwarded_for(&mut headers, Some([10, 0, 0, 1].into()));
+        forwarded_for(&mut headers, Some([127, 0, 0, 1].into()));
+        assert_eq!(headers["x-forwarded-for"], "10.0.0.1, 127.0.0.1");
+    }
 
     #[test]
     fn users_are_named_and_nobody_names_himself() {

@@ -9,6 +9,7 @@ use crate::settings::Anonymous;
 use crate::status::{Status, Subject};
 use crate::storage::{Store, split_key};
 use api::selector::FieldSelector;
+use api::syntax::go_quote;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -97,6 +98,23 @@ impl Rbac {
         }
         let why = self.why_not(&shared.store, identity, &asked);
         Err(refusal(identity, &asked, &why))
+    }
+
+    /// 403 unless the user may do what is asked for.
+    pub(super) fn demand(
+        &self,
+        store: &Store,
+        identity: &Identity,
+        asked: &Attributes<'_>,
+    ) -> Result<(), Status> {
+        match self.allows(store, identity, asked) {
+            true => Ok(()),
+            false => Err(refusal(
+                identity,
+                asked,
+                &self.why_not(store, identity, asked),
+            )),
+        }
     }
 
     pub(crate) fn allows(
@@ -314,51 +332,43 @@ fn is_public(path: &str) -> bool {
             .any(|prefix| path.starts_with(prefix))
 }
 
-fn refusal(identity: &Identity, asked: &Attributes<'_>, more: &str) -> Status {
-    let user = &identity.user;
-    if !asked.path.is_empty() {
-        let why = format!(
-            "User \"{user}\" cannot {} path \"{}\"{}",
-            asked.verb,
-            asked.path,
-            match more {
-                "" => String::new(),
-                more => format!(": {more}"),
-            }
-        );
-        return Status::forbidden(
-            Subject {
-                group: "",
-                plural: "",
-                name: "",
-            },
-            &why,
-        );
+pub(super) fn refusal(identity: &Identity, asked: &Attributes<'_>, more: &str) -> Status {
+    let (user, verb) = (go_quote(&identity.user), asked.verb);
+    let mut why = match (asked.path, asked.subresource) {
+        ("", "") => format!("User {user} cannot {verb} resource \"{}\"", asked.resource),
+        ("", part) => format!(
+            "User {user} cannot {verb} resource \"{}/{part}\"",
+            asked.resource
+        ),
+        (path, _) => format!("User {user} cannot {verb} path {}", go_quote(path)),
+    };
+    if asked.path.is_empty() {
+        why.push_str(&format!(" in API group \"{}\" ", asked.group));
+        why.push_str(&match asked.namespace {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace \"{namespace}\""),
+        });
     }
-    let resource = if asked.subresource.is_empty() {
-        asked.resource.to_owned()
-    } else {
-        format!("{}/{}", asked.resource, asked.subresource)
-    };
-    let scope = if asked.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace \"{}\"", asked.namespace)
-    };
-    let mut why = format!(
-        "User \"{user}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
-        asked.verb, asked.group
-    );
+    // UPSTREAM: nothing of it shall look like HTML.
+    why = why
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
     if !more.is_empty() {
         why.push_str(": ");
         why.push_str(more);
     }
-    Status::forbidden(
-        Subject {
+    let subject = match asked.path {
+        "" => Subject {
             group: asked.group,
             plural: asked.resource,
             name: asked.name,
         },
-        &why,
-    )
+        _ => Subject {
+            group: "",
+            plural: "",
+            name: "",
+        },
+    };
+    Status::forbidden(subject, &why)
 }

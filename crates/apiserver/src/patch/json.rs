@@ -16,11 +16,7 @@ const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 /// What was there before is lost if it fails.
 pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
-    let Some(operations) = patch.as_array() else {
-        return Err(Status::bad_request(
-            "a JSON patch is an array of operations",
-        ));
-    };
+    let operations = patch.as_array().map_or(&[][..], Vec::as_slice);
     if operations.len() > MAX_OPERATIONS {
         let message = format!(
             "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
@@ -57,8 +53,31 @@ fn operate(target: &mut Value, operation: &Value, copied: &mut usize) -> Option<
         let found = target.pointer(path.as_str());
         return found.is_none_or(Value::is_null).then_some(());
     }
+    let operation = match operation {
+        // UPSTREAM: what is not given is null.
+        Value::Object(members) if !members.contains_key("value") => {
+            let mut members = members.clone();
+            members.insert("value".to_owned(), Value::Null);
+            &Value::Object(members)
+        }
+        operation => operation,
+    };
     let mut operation = PatchOperation::deserialize(operation).ok()?;
+    // UPSTREAM: the document as a whole can be replaced, by another one.
+    let is_document = |value: &Value| value.is_object() || value.is_array();
     match &operation {
+        PatchOperation::Replace(replace) if is_document(&replace.value) => {}
+        other if other.path().is_root() => return None,
+        _ => {}
+    }
+    match &operation {
+        // UPSTREAM: a copy of a member that is not there is null.
+        PatchOperation::Copy(copy) if target.pointer(copy.from.as_str()).is_none() => {
+            let (parent, _) = copy.from.split_back()?;
+            target.pointer(parent.as_str())?.as_object()?;
+            let (path, value) = (copy.path.clone(), Value::Null);
+            operation = PatchOperation::Add(AddOperation { path, value });
+        }
         PatchOperation::Copy(copy) => {
             *copied += size(target.pointer(copy.from.as_str())?)?;
             if *copied > MAX_COPIED_BYTES {
@@ -142,7 +161,14 @@ mod tests {
             json!(422),
         );
         check(json!([{"op": "dance", "path": "/a"}]), json!(422));
-        check(json!({"op": "add"}), json!(400));
+        check(
+            json!([{"op": "replace", "path": "", "value": 7}]),
+            json!(422),
+        );
+        check(
+            json!([{"op": "replace", "path": "", "value": {}}]),
+            json!({}),
+        );
         check(
             Value::Array(vec![json!({}); MAX_OPERATIONS + 1]),
             json!(413),
@@ -165,7 +191,14 @@ mod tests {
         );
         check(json!([{"op": "test", "path": "/a"}]), json!(422));
         check(json!([{"op": "test", "path": "b"}]), json!(422));
-        check(json!([{"op": "add", "path": "/a/b"}]), json!(422));
+        check(
+            json!([{"op": "add", "path": "/a/b"}, {"op": "copy", "from": "/b", "path": "/c"}]),
+            json!({"a": {"x/y": 1, "b": null}, "l": [1, 2], "c": null}),
+        );
+        check(
+            json!([{"op": "copy", "from": "/l/7", "path": "/c"}]),
+            json!(422),
+        );
     }
 
     #[test]

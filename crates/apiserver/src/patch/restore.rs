@@ -29,8 +29,33 @@ fn check_shape(value: &Value, shape: &'static Shape) -> Result<(), String> {
             items.iter().try_for_each(|one| check_shape(one, of))
         }
         (Shape::List(_), other) => Err(format!("cannot restore slice from {}", kind(other))),
+        (Shape::String, Value::Number(number)) if !number.is_f64() => {
+            Err("cannot convert int64 to string".to_owned())
+        }
+        (Shape::String, Value::Number(_) | Value::Bool(_)) => unrecognized("string"),
+        (Shape::String, Value::Object(_) | Value::Array(_)) => unrecognized("string"),
+        (Shape::Boolean, Value::Bool(_)) => Ok(()),
+        (Shape::Boolean, _) => unrecognized("bool"),
+        (Shape::Integer, value) => check_integer(value, "int32"),
+        (Shape::Long, value) => check_integer(value, "int64"),
         _ => Ok(()),
     }
+}
+
+fn check_integer(value: &Value, wanted: &str) -> Result<(), String> {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() != 0.0 => {
+                Err(format!("cannot convert float64 to {wanted}"))
+            }
+            _ => Ok(()),
+        },
+        _ => unrecognized(wanted),
+    }
+}
+
+fn unrecognized(wanted: &str) -> Result<(), String> {
+    Err(format!("unrecognized type: {wanted}"))
 }
 
 /// What Go calls the kind of a value that was JSON.
@@ -83,6 +108,22 @@ mod tests {
         assert_eq!(refused(containers), "cannot restore slice from int64");
         let spec = json!({"spec": []});
         assert_eq!(refused(spec), "cannot restore struct from: slice");
+        assert_eq!(
+            refused(json!({"kind": 7})),
+            "cannot convert int64 to string"
+        );
+        assert_eq!(
+            refused(json!({"spec": {"replicas": "3"}})),
+            "unrecognized type: int32"
+        );
+        assert_eq!(
+            refused(json!({"spec": {"replicas": 1.5}})),
+            "cannot convert float64 to int32"
+        );
+        assert_eq!(
+            refused(json!({"spec": {"paused": 1}})),
+            "unrecognized type: bool"
+        );
         let fine = json!({"metadata": {"labels": null}, "spec": {"replicas": 2}, "unknown": 1});
         assert_eq!(check(&fine, ty), Ok(()));
     }

@@ -159,6 +159,14 @@ impl Context {
                 | Outcome::Changed { before, new, .. } => (new, Some(before)),
             },
         };
+        // UPSTREAM: a name that was made up meanwhile is told to those who validate.
+        let attributes = match &prepared {
+            Prepared::New(checked) if attributes.name.is_empty() => {
+                let namespace = attributes.namespace.clone();
+                attributes.named(&namespace, &checked.name)
+            }
+            _ => attributes,
+        };
         self.call_validating(&attributes, Some(new), old).await?;
         Ok(prepared)
     }

@@ -1,13 +1,14 @@
 //! Server-side apply as a request: PATCH with `application/apply-patch+yaml`.
 
 use super::Context;
-use super::body::{MAX_MANAGER_NAME, read_yaml};
+use super::body::{MAX_MANAGER_NAME, faults, read_yaml};
+use super::go_json;
 use super::metadata::text;
 use super::prepared::Proposed;
-use super::strict::Read;
+use super::strict::{Read, Source};
 use crate::apply::{self, Manager, Operation};
 use crate::kinds::{Kind, Subresource};
-use crate::status::{Cause, Status};
+use crate::status::Status;
 use crate::{Body, convert, semantics};
 use http::Response;
 use serde_json::Value;
@@ -33,20 +34,15 @@ impl Context {
         self.show(outcome.0, &outcome.1)
     }
 
-    /// The body of an apply: an object of that type, by someone with a name.
+    /// The body of an apply: an object of that type.
     pub(super) fn configuration(&self, api_version: &str, kind: &str) -> Result<Read, Status> {
-        if self.info.query.get("fieldManager").is_empty() {
-            let cause = Cause::new(
-                "fieldManager",
-                "FieldValueRequired",
-                "Required value: is required for apply patch",
-            );
-            return Err(Status::invalid_options("PatchOptions", cause));
-        }
         let read = read_yaml(&self.body)?;
         let config = &read.value;
-        if !config.is_object() {
-            return Err(Status::bad_request("an applied configuration is an object"));
+        if !config.is_object() && !config.is_null() {
+            let why = go_json::mismatch(config, "map[string]interface {}");
+            return Err(Status::bad_request(format!(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
+            )));
         }
         if config["apiVersion"] != api_version || config["kind"] != kind {
             let given = |member: &str| config[member].as_str().unwrap_or_default();
@@ -77,7 +73,7 @@ impl Context {
         duplicates: Vec<String>,
         dry_run: bool,
     ) -> Result<Proposed, Status> {
-        let key = self.key(&self.info.name);
+        let key = self.object_key()?;
         let old = self.current(&key);
         let before = old.as_ref().map(|old| old.working(&self.stored_kind));
         let live = before.clone().map(|before| self.at_version(before));
@@ -90,7 +86,11 @@ impl Context {
         let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
         self.applying = true;
         let nulls = self.kind.custom().is_some().then(|| merged.clone());
-        let mut value = self.read_typed(merged, duplicates)?;
+        let decoded = self.decode(merged);
+        let (kind, version) = (&self.kind.kind, &self.kind.version);
+        let (mut value, unknown) =
+            decoded.map_err(|why| semantics::cannot_be_handled(kind, version, &why))?;
+        self.report(faults(duplicates.clone(), unknown, Source::Yaml))?;
         if let Some(applied) = nulls {
             // UPSTREAM: an applied null is a value, which stays unless a default takes its place.
             keep_nulls(&mut value, &applied);

@@ -1,10 +1,14 @@
 //! Request bodies: JSON, YAML or protobuf in, one JSON value out.
 
 use super::Context;
+use super::applying::APPLY_PATCH;
+use super::delete::DELETE_OPTIONS;
+use super::go_json;
 use super::metadata::{metadata_mut, settle_fields};
-use super::strict::{self, Read};
+use super::strict::{self, Fault, Read, Source};
+use super::type_meta::{self, settle_type};
 use crate::status::{Cause, Status};
-use crate::{opaque, semantics};
+use crate::{opaque, schema, semantics};
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
@@ -34,50 +38,75 @@ impl Context {
         }
         settle_type(&mut value, expected.0, expected.1)?;
         let opaque = opaque::text_of(&self.kind, &self.body);
-        let value = self.read_typed(value, duplicates)?;
+        let (kind, version) = (&self.kind.kind, &self.kind.version);
+        let (value, unknown) = (self.decode(value))
+            .map_err(|why| semantics::cannot_be_handled(kind, version, &why))?;
+        let mut faults = faults(duplicates, unknown, source(&self.headers));
+        if self.kind.custom().is_none() {
+            strict::sort_by_place(&self.body, &mut faults);
+        }
+        self.report(faults)?;
         Ok(Decoded { value, opaque })
     }
 
-    /// Reads a value as the kind's type. Unknown fields vanish and repeated ones count once, with as
-    /// much noise as `fieldValidation` asks for.
-    pub(crate) fn read_typed(
-        &mut self,
-        value: Value,
-        mut duplicates: Vec<String>,
-    ) -> Result<Value, Status> {
+    /// The body as an object of the kind of a subresource.
+    pub(crate) fn decode_part(&mut self, api_version: &str, kind: &str) -> Result<Value, Status> {
+        let Read {
+            mut value,
+            duplicates,
+        } = read(&self.headers, &self.body, kind)?;
+        // UPSTREAM: this one may still be of the version before.
+        if kind == "Eviction" && value["apiVersion"] == "policy/v1beta1" {
+            value["apiVersion"] = Value::from(api_version);
+        }
+        settle_type(&mut value, api_version, kind)?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let mut unknown = Vec::new();
+        if let Some(ty) = schema::type_for(group, version, kind) {
+            let decoded = schema::decode(ty, value)
+                .map_err(|why| semantics::cannot_be_handled(kind, version, &why.to_string()))?;
+            (value, unknown) = (decoded.object, decoded.unknown);
+        }
+        settle_fields(&mut value, None)?;
+        let mut faults = faults(duplicates, unknown, source(&self.headers));
+        strict::sort_by_place(&self.body, &mut faults);
+        self.report(faults)?;
+        Ok(value)
+    }
+
+    /// A value as the kind's type, without the fields that the type does not have, which are named.
+    pub(crate) fn decode(&self, value: Value) -> Result<(Value, Vec<String>), String> {
         // An empty list is what nobody sends by chance: it asks for no more managed fields.
         let given = value["metadata"]["managedFields"].as_array();
         let cleared = given.is_some_and(Vec::is_empty);
-        let (mut value, unknown) = semantics::decode(&self.kind, value)?;
+        let (mut value, unknown) = semantics::read(&self.kind, value)?;
         if cleared && self.shared.track_fields {
             metadata_mut(&mut value).insert("managedFields".into(), Value::Array(Vec::new()));
         }
-        duplicates.retain(|path| !unknown.iter().any(|unknown| lies_in(path, unknown)));
-        let duplicates = duplicates.iter().map(|path| match path.strip_prefix(YAML) {
-            Some(path) => format!("key \"{path}\" already set in map"),
-            None => format!("duplicate field \"{path}\""),
-        });
-        let unknown = unknown
-            .iter()
-            .map(|path| format!("unknown field \"{path}\""));
-        let mut problems: Vec<String> = duplicates.chain(unknown).collect();
+        Ok((value, unknown))
+    }
+
+    /// Says of fields that should not be there, or not twice, what `fieldValidation` wants to hear.
+    pub(super) fn report(&mut self, faults: Vec<Fault>) -> Result<(), Status> {
+        let (kind, version) = (self.kind.kind.clone(), self.kind.version.clone());
+        self.note_faults(faults)
+            .map_err(|why| semantics::cannot_be_handled(&kind, &version, &why))
+    }
+
+    /// Warns of faults; the error is what is said of them where they are not accepted.
+    pub(crate) fn note_faults(&mut self, faults: Vec<Fault>) -> Result<(), String> {
+        let mut problems = faults.iter().map(Fault::to_string);
         match self.info.query.get("fieldValidation") {
-            "Ignore" => {}
-            "" | "Warn" => self.warnings.append(&mut problems),
-            "Strict" if problems.is_empty() => {}
-            "Strict" => {
-                let why = format!("strict decoding error: {}", problems.join(", "));
-                return Err(semantics::cannot_be_handled(&self.kind, &why));
+            "Ignore" => Ok(()),
+            "Strict" if !faults.is_empty() => {
+                let problems: Vec<String> = problems.collect();
+                Err(format!("strict decoding error: {}", problems.join(", ")))
             }
-            other => {
-                let message = format!(
-                    "Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
-                );
-                let cause = Cause::new("fieldValidation", "FieldValueNotSupported", message);
-                return Err(Status::invalid_options(self.options_kind(), cause));
+            _ => {
+                self.warnings.extend(problems.by_ref());
+                Ok(())
             }
         }
-        Ok(value)
     }
 
     /// What the options of this write are called.
@@ -89,40 +118,92 @@ impl Context {
         }
     }
 
-    /// Options that every write may have in its query.
-    pub(crate) fn check_options(&self) -> Result<(), Status> {
-        let manager = self.info.query.get("fieldManager");
-        let wrong = |message: String| {
-            let cause = Cause::new("fieldManager", "FieldValueInvalid", message);
-            Err(Status::invalid_options(self.options_kind(), cause))
-        };
-        let shown = api::syntax::go_quote(manager);
-        if manager.len() > MAX_MANAGER_NAME {
-            return wrong(format!(
-                "Too long: may not be more than {MAX_MANAGER_NAME} bytes"
+    /// The same of a create. UPSTREAM: it is asked for the type of its body before its options, an update after.
+    pub(crate) fn create_options(&self) -> Result<bool, Status> {
+        check_body_type(&self.headers)?;
+        self.write_options()
+    }
+
+    /// What a write has to say of itself besides its body; whether it is to leave no trace.
+    pub(crate) fn write_options(&self) -> Result<bool, Status> {
+        let query = &self.info.query;
+        let mut causes = Vec::new();
+        let manager = query.get("fieldManager");
+        let is_apply = content_type(&self.headers) == APPLY_PATCH;
+        if self.info.verb == "patch" && is_apply && manager.is_empty() {
+            let message = "Required value: is required for apply patch";
+            causes.push(Cause::new("fieldManager", "FieldValueRequired", message));
+        }
+        if self.info.verb == "patch" && !is_apply && query.has("force") {
+            let message = "Forbidden: may not be specified for non-apply patch";
+            causes.push(Cause::new("force", "FieldValueForbidden", message));
+        }
+        causes.extend(manager_faults(manager));
+        let dry_run = query.dry_run();
+        causes.extend(dry_run.clone().err());
+        let validation = query.get("fieldValidation");
+        if !matches!(validation, "" | "Ignore" | "Strict" | "Warn") {
+            let shown = api::syntax::go_quote(validation);
+            let message = format!(
+                "Unsupported value: {shown}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+            );
+            causes.push(Cause::new(
+                "fieldValidation",
+                "FieldValueNotSupported",
+                message,
             ));
         }
-        match manager.chars().position(|letter| !is_printable(letter)) {
-            None => Ok(()),
-            Some(at) => {
-                let letter = u32::from(manager.chars().nth(at).unwrap_or_default());
-                wrong(format!(
-                    "Invalid value: {shown}: invalid character U+{letter:04X} (at position {at})"
-                ))
-            }
+        match causes.is_empty() {
+            true => Ok(dry_run.unwrap_or_default()),
+            false => Err(Status::invalid_options(self.options_kind(), causes)),
         }
     }
+}
+
+/// What is wrong with the name of a field manager.
+fn manager_faults(manager: &str) -> impl Iterator<Item = Cause> {
+    let too_long = (manager.len() > MAX_MANAGER_NAME).then(|| {
+        let message = format!("Too long: may not be more than {MAX_MANAGER_NAME} bytes");
+        Cause::new("fieldManager", "FieldValueTooLong", message)
+    });
+    let unprintable = manager
+        .char_indices()
+        .filter(|(_, letter)| !is_printable(*letter))
+        .map(move |(at, letter)| {
+            let shown = api::syntax::go_quote(manager);
+            let letter = u32::from(letter);
+            let message = format!(
+                "Invalid value: {shown}: invalid character U+{letter:04X} (at position {at})"
+            );
+            Cause::new("fieldManager", "FieldValueInvalid", message)
+        });
+    too_long.into_iter().chain(unprintable)
 }
 
 /// UPSTREAM: the longest name of a field manager.
 pub(crate) const MAX_MANAGER_NAME: usize = 128;
 
-/// Marks paths that come from YAML, whose parser has words of its own.
-const YAML: &str = "yaml:";
-
 /// Roughly what Go calls graphic: everything that leaves ink, and the blank.
 fn is_printable(letter: char) -> bool {
     !letter.is_control() && (letter == ' ' || !letter.is_whitespace())
+}
+
+/// All that is wrong with the fields of a body. What lies in an unknown field was not looked at.
+pub(crate) fn faults(duplicates: Vec<String>, unknown: Vec<String>, source: Source) -> Vec<Fault> {
+    let is_skipped = |path: &String| unknown.iter().any(|unknown| lies_in(path, unknown));
+    let repeated = duplicates.into_iter().filter(|path| !is_skipped(path));
+    let repeated = repeated.map(|path| Fault {
+        path,
+        is_repeated: true,
+        source,
+    });
+    let mut faults: Vec<Fault> = repeated.collect();
+    faults.extend(unknown.into_iter().map(|path| Fault {
+        path,
+        is_repeated: false,
+        source,
+    }));
+    faults
 }
 
 /// Whether a path is another or lies below it.
@@ -138,28 +219,36 @@ pub(crate) fn parse(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Val
     Ok(value)
 }
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// JSON is assumed where no content type is given, as upstream does.
+fn check_body_type(headers: &HeaderMap) -> Result<(), Status> {
+    match content_type(headers) {
+        "" | "application/json" | "application/yaml" | PROTOBUF => Ok(()),
+        _ => {
+            let accepted = ["application/json", "application/yaml", PROTOBUF];
+            Err(Status::unsupported_media_type(&accepted))
+        }
+    }
+}
+
 fn read(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Read, Status> {
+    check_body_type(headers)?;
     let mut read = match content_type(headers) {
-        "application/json" | "" => read_json(body, kind)?,
         "application/yaml" => read_yaml(body)?,
-        "application/vnd.kubernetes.protobuf" => Read {
+        PROTOBUF => Read {
             value: parse_protobuf(body)?,
             duplicates: Vec::new(),
         },
-        _ => {
-            let message = "the body of the request was in an unknown format - accepted media types include: \
-                 application/json, application/yaml, application/vnd.kubernetes.protobuf";
-            return Err(Status::new(415, "UnsupportedMediaType", message));
-        }
+        _ => read_json(body, kind)?,
     };
     if read.value.is_null() {
         read.value = Value::Object(serde_json::Map::new());
     }
-    if !read.value.is_object() {
-        return Err(unrecognized(kind, "json: it is not an object"));
+    match type_meta::unreadable(&read.value) {
+        None => Ok(read),
+        Some(why) => Err(unrecognized(kind, &why, body)),
     }
-    Ok(read)
 }
 
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
@@ -169,20 +258,46 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-fn unrecognized(kind: &str, why: &str) -> Status {
-    Status::bad_request(format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why}"
-    ))
+fn source(headers: &HeaderMap) -> Source {
+    match content_type(headers) {
+        "application/yaml" => Source::Yaml,
+        _ => Source::Json,
+    }
+}
+
+/// UPSTREAM: how much of a body is shown that cannot be read.
+const SHOWN_BYTES: usize = 30;
+
+/// A body in which no kind can be found.
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
+    let start = &body[..body.len().min(SHOWN_BYTES)];
+    let mut shown = match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > SHOWN_BYTES {
+        shown.push_str(" ...");
+    }
+    // UPSTREAM: the body of a deletion is read by itself.
+    Status::bad_request(match kind {
+        DELETE_OPTIONS => why.to_owned(),
+        _ => {
+            format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})")
+        }
+    })
 }
 
 fn read_json(body: &[u8], kind: &str) -> Result<Read, Status> {
-    strict::json(body).map_err(|error| unrecognized(kind, &format!("json parse error: {error}")))
+    strict::json(body).map_err(|error| {
+        let why = type_meta::parse_error(&parse_error(body, &error));
+        unrecognized(kind, &why, body)
+    })
 }
 
-/// A patch and its repeated fields.
-pub(crate) fn parse_patch(body: &[u8]) -> Result<Read, Status> {
-    strict::json(body)
-        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+/// What is wrong with JSON text, in Go's words where Go finds something wrong.
+pub(crate) fn parse_error(body: &[u8], error: &serde_json::Error) -> String {
+    go_json::syntax_error(body).unwrap_or_else(|| error.to_string())
 }
 
 fn parse_protobuf(body: &[u8]) -> Result<Value, Status> {
@@ -204,36 +319,5 @@ pub(crate) fn read_yaml(body: &[u8]) -> Result<Read, Status> {
     if let Ok(read) = strict::json(body) {
         return Ok(read);
     }
-    let mut read = strict::yaml(body)
-        .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?;
-    for path in &mut read.duplicates {
-        path.insert_str(0, YAML);
-    }
-    Ok(read)
-}
-
-/// Fills in a missing apiVersion and kind, and refuses others than expected.
-pub(crate) fn settle_type(value: &mut Value, api_version: &str, kind: &str) -> Result<(), Status> {
-    let given_version = value["apiVersion"].as_str().unwrap_or_default();
-    let given_kind = value["kind"].as_str().unwrap_or_default();
-    if !given_version.is_empty() && given_version != api_version {
-        let version = given_version.rsplit('/').next().unwrap_or_default();
-        return Err(Status::bad_request(format!(
-            "{given_kind} in version \"{version}\" cannot be handled as a {kind}: the API version in the data \
-             ({given_version}) does not match the expected API version ({api_version})"
-        )));
-    }
-    if !given_kind.is_empty() && given_kind != kind {
-        let version = api_version.rsplit('/').next().unwrap_or_default();
-        return Err(Status::bad_request(format!(
-            "{given_kind} in version \"{version}\" cannot be handled as a {kind}: the kind in the data ({given_kind}) does not match the expected kind ({kind})"
-        )));
-    }
-    if given_version.is_empty() {
-        value["apiVersion"] = Value::from(api_version);
-    }
-    if value["kind"].as_str().unwrap_or_default().is_empty() {
-        value["kind"] = Value::from(kind);
-    }
-    Ok(())
+    strict::yaml(body).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))
 }

@@ -39,7 +39,7 @@ pub(crate) struct Checked {
 
 impl Context {
     pub(super) async fn create(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("CreateOptions")?;
+        let dry_run = self.create_options()?;
         let Decoded { value, opaque } = self.decode_object()?;
         self.provision_namespace(dry_run);
         let (object, revision) = match self.webhooks(&[Operation::Create]) {

@@ -4,20 +4,22 @@ mod options;
 
 pub(crate) use options::DeleteOptions;
 
-use super::body::parse;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
-use super::{Context, response};
+use super::{Context, body, response, type_meta};
 use crate::admission::Operation;
 use crate::kinds::Kind;
 use crate::semantics::Admission;
 use crate::status::{Details, Status, Subject};
 use crate::storage::{Draft, Stored, Transaction};
 use crate::webhooks::Hooks;
-use crate::{Body, opaque, semantics};
+use crate::{Body, opaque, schema, semantics};
 use api::Time;
 use http::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// The kind of the body of a deletion.
+pub(super) const DELETE_OPTIONS: &str = "DeleteOptions";
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -35,7 +37,7 @@ pub(crate) enum Deleted {
 impl Context {
     pub(super) async fn delete(&mut self) -> Result<Response<Body>, Status> {
         let options = self.delete_options()?;
-        let key = self.key(&self.info.name);
+        let key = self.object_key()?;
         let hooks = self.webhooks(&[Operation::Delete]);
         let (deleted, revision) = self.delete_key(hooks.as_ref(), &key, &options).await?;
         self.settle(revision).await?;
@@ -99,35 +101,41 @@ impl Context {
             .write(|transaction| self.delete_in(transaction, key, options))
     }
 
-    /// From the query and, over it, from the body.
+    /// From the body or, if it is empty, from the query.
     pub(crate) fn delete_options(&self) -> Result<DeleteOptions, Status> {
-        let query = &self.info.query;
-        let text = |key: &str| Some(query.get(key).to_owned()).filter(|value| !value.is_empty());
-        let mut options = DeleteOptions {
-            grace_seconds: query.number("gracePeriodSeconds")?,
-            propagation: text("propagationPolicy"),
-            orphan_dependents: text("orphanDependents").map(|value| value == "true"),
-            dry_run: query.dry_run("DeleteOptions")?,
-            ..DeleteOptions::default()
-        };
-        if !self.body.is_empty() {
-            let body = self.delete_body()?;
-            let kind = body["kind"].as_str().unwrap_or_default();
-            if !matches!(kind, "" | "DeleteOptions") {
-                let version = body["apiVersion"].as_str().unwrap_or_default();
-                return Err(Status::bad_request(format!(
-                    "the body of a deletion is a DeleteOptions, not a \"{kind}\" of version \"{version}\""
-                )));
-            }
-            options.merge_body(&body)?;
+        if self.body.is_empty() {
+            return DeleteOptions::from_query(&self.info.query);
         }
-        options.check()?;
-        Ok(options)
+        DeleteOptions::from_body(&self.delete_body()?)
     }
 
     /// The body of a deletion, unless it is empty.
     pub(crate) fn delete_body(&self) -> Result<Value, Status> {
-        parse(&self.headers, &self.body, "DeleteOptions")
+        let mut body = body::parse(&self.headers, &self.body, DELETE_OPTIONS)?;
+        let wrong = |why: String| Err(Status::bad_request(why));
+        let given = |member: &str| body[member].as_str().unwrap_or_default();
+        match given("kind") {
+            "" | DELETE_OPTIONS => {}
+            "Status" => {
+                return wrong(
+                    "converting (v1.Status) to (v1.DeleteOptions): unknown conversion".into(),
+                );
+            }
+            kind => {
+                let version = match given("apiVersion") {
+                    "" => "meta.k8s.io/v1",
+                    version => version,
+                };
+                return wrong(type_meta::unregistered(version, kind));
+            }
+        }
+        if let Some(ty) = schema::type_named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") {
+            match schema::decode(ty, body) {
+                Ok(decoded) => body = decoded.object,
+                Err(why) => return wrong(why.to_string()),
+            }
+        }
+        Ok(body)
     }
 
     /// Asks plugins and policies about a deletion before it has its turn; in its turn it only makes sure that the object is the one

@@ -89,6 +89,8 @@ impl Context {
             .max(0)
             .try_into()
             .unwrap_or(usize::MAX);
+        // Nobody waits for a list, but its options are read as those of a watch are.
+        query.number::<i64>("timeoutSeconds")?;
         let matching = query.get("resourceVersionMatch");
         let token = query.get("continue");
         let prefix = self.prefix();
@@ -192,47 +194,49 @@ pub(crate) fn revision(text: &str) -> Result<Option<u64>, Status> {
 }
 
 fn check_options(query: &Query) -> Result<(), Status> {
-    if query.has("sendInitialEvents") {
-        let message = "Forbidden: sendInitialEvents is forbidden for list";
-        let cause = Cause::new("sendInitialEvents", "FieldValueForbidden", message);
-        return Err(Status::invalid_options("ListOptions", cause));
-    }
     let matching = query.get("resourceVersionMatch");
     let (revision, token) = (query.get("resourceVersion"), query.get("continue"));
-    let refuse = |reason: &str, message: String| {
-        let cause = Cause::new("resourceVersionMatch", reason, message);
-        Err(Status::invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            vec![cause],
-        ))
-    };
-    if matching.is_empty() {
-        return Ok(());
-    }
-    if !token.is_empty() {
-        let message = "Forbidden: resourceVersionMatch is forbidden when continue is provided";
-        return refuse("FieldValueForbidden", message.into());
-    }
-    if revision.is_empty() {
-        let message =
-            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
-        return refuse("FieldValueForbidden", message.into());
-    }
-    match matching {
-        "Exact" if revision == "0" => refuse(
+    let mut causes = Vec::new();
+    let mut forbid = |field: &str, why: &str| {
+        causes.push(Cause::new(
+            field,
             "FieldValueForbidden",
-            "Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
-                .into(),
-        ),
-        "Exact" | "NotOlderThan" => Ok(()),
-        other => {
-            let message = format!(
-                "Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\", \"\""
-            );
-            refuse("FieldValueNotSupported", message)
-        }
+            format!("Forbidden: {why}"),
+        ));
+    };
+    const MATCH: &str = "resourceVersionMatch";
+    if !matching.is_empty() && revision.is_empty() {
+        let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+        forbid(MATCH, why);
+    }
+    if !matching.is_empty() && !token.is_empty() {
+        let why = "resourceVersionMatch is forbidden when continue is provided";
+        forbid(MATCH, why);
+    }
+    if matching == "Exact" && revision == "0" {
+        let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+        forbid(MATCH, why);
+    }
+    if query.has("sendInitialEvents") {
+        forbid(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        );
+    }
+    if !matches!(matching, "" | "Exact" | "NotOlderThan") {
+        let shown = api::syntax::go_quote(matching);
+        let message = format!(
+            "Unsupported value: {shown}: supported values: \"Exact\", \"NotOlderThan\", \"\""
+        );
+        let first = causes
+            .iter()
+            .take_while(|cause| cause.field == MATCH)
+            .count();
+        causes.insert(first, Cause::new(MATCH, "FieldValueNotSupported", message));
+    }
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(Status::invalid_options("ListOptions", causes)),
     }
 }
 

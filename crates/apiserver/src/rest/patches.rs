@@ -2,32 +2,28 @@
 
 use super::Context;
 use super::applying::APPLY_PATCH;
-use super::body::{content_type, parse_patch};
+use super::body::{content_type, faults};
 use super::metadata::{settle_fields, text};
+use super::patch_body::{self, JSON_PATCH, MERGE_PATCH, Patch, STRATEGIC_PATCH};
 use super::prepared::Proposed;
-use super::strict::{MAX_DEPTH, Read, is_shallow};
+use super::strict::{MAX_DEPTH, Source, is_shallow};
+use super::type_meta::{settle_patched, unreadable};
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
+use crate::storage::Stored;
 use crate::{Body, convert, patch, schema, semantics};
 use http::Response;
 use serde_json::Value;
 
 impl Context {
     pub(super) async fn patch(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("PatchOptions")?;
+        let dry_run = self.patch_options()?;
         if content_type(&self.headers) == APPLY_PATCH {
             return self.apply(dry_run).await;
         }
-        if self.info.query.has("force") {
-            let message = "Forbidden: may not be specified for non-apply patch";
-            let cause = Cause::new("force", "FieldValueForbidden", message);
-            return Err(Status::invalid_options("PatchOptions", cause));
-        }
-        let mut parsed = Some(parse_patch(&self.body)?);
+        let mut parsed = Some(self.parse_patch());
         let write = self.write_prepared(dry_run, |context| {
-            let changes = match parsed.take() {
-                Some(changes) => changes,
-                None => parse_patch(&context.body)?,
-            };
+            let parsed = parsed.take();
+            let changes = parsed.unwrap_or_else(|| context.parse_patch());
             context.propose_patch(changes, dry_run)
         });
         let (outcome, revision) = write.await?;
@@ -37,12 +33,13 @@ impl Context {
 
     pub(super) fn propose_patch(
         &mut self,
-        changes: Read,
+        changes: Result<Patch, Status>,
         dry_run: bool,
     ) -> Result<Proposed, Status> {
-        let key = self.key(&self.info.name);
+        let key = self.object_key()?;
         let stored = self.current(&key);
         let old = stored.ok_or_else(|| Status::not_found(self.subject()))?;
+        let changes = changes?;
         let names_fields = names_managed_fields(&changes.value);
         let before = if names_fields {
             old.value(&self.stored_kind)
@@ -52,6 +49,14 @@ impl Context {
         let mut value = self.at_version(before.clone());
         let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
+        if content_type(&self.headers) == STRATEGIC_PATCH {
+            // UPSTREAM: what it is stays as it is, whatever the patch says.
+            value["apiVersion"] = before["apiVersion"].clone();
+            value["kind"] = before["kind"].clone();
+        }
+        if let Some(why) = unreadable(&value) {
+            return Err(self.refuse_patched(&old, &why));
+        }
         if names_fields {
             settle_fields(&mut value, None)?;
         }
@@ -63,10 +68,15 @@ impl Context {
             self.settle_namespace(&mut value)?;
         }
         let (api_version, kind) = (self.kind.api_version(), &self.kind.kind);
-        super::body::settle_type(&mut value, api_version, kind).map_err(unusable)?;
-        let mut value = self
-            .read_typed(value, changes.duplicates)
-            .map_err(unusable)?;
+        settle_patched(&mut value, api_version, kind)
+            .map_err(|why| self.refuse_patched(&old, &why))?;
+        let decoded = self.decode(value);
+        let (mut value, unknown) = decoded.map_err(|why| self.refuse_patched(&old, &why))?;
+        let mut noted = changes.faults;
+        noted.retain(|fault| !unknown.contains(&fault.path));
+        noted.extend(faults(Vec::new(), unknown, Source::Json));
+        self.note_faults(noted)
+            .map_err(|why| self.refuse_patched(&old, &why))?;
         if let Some(members) = value.as_object_mut() {
             members.extend(untouched);
         }
@@ -107,44 +117,64 @@ impl Context {
         Err(self.invalid(&self.info.name, vec![cause]))
     }
 
-    fn unrestorable(&self, why: &str) -> Status {
+    /// UPSTREAM: an object that a patch makes unreadable is the patch's fault, and shown with it.
+    fn refuse_patched(&self, old: &Stored, why: &str) -> Status {
         // Read again, because the patch has become part of the object.
-        let changes = parse_patch(&self.body).map(|read| read.value);
-        let printed = api::syntax::go_quote(&patch::go_print(&changes.unwrap_or_default()));
-        let message = format!("Invalid value: {printed}: {why}");
-        let cause = Cause::new("patch", "FieldValueInvalid", message);
-        let message = format!(" \"\" is invalid: patch: {}", cause.message);
-        let mut status = Status::new(422, "Invalid", message);
-        status.details.causes.push(cause);
-        status
+        let patch = self.parse_patch().map(|patch| patch.value);
+        let patch = patch.unwrap_or_default();
+        if content_type(&self.headers) == STRATEGIC_PATCH {
+            return patch_fault(&patch::go_print(&patch), why);
+        }
+        let mut value = self.at_version(old.value(&self.stored_kind));
+        match self.change(&mut value, patch.clone()) {
+            Err(status) => status,
+            Ok(()) => {
+                let ty = self.patched_type();
+                patch_fault(&patch_body::print_patched(&value, ty, &patch), why)
+            }
+        }
+    }
+
+    fn patched_type(&self) -> Option<&'static schema::Type> {
+        schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind)
+    }
+
+    pub(super) fn parse_patch(&self) -> Result<Patch, Status> {
+        let is_validated = self.info.query.get("fieldValidation") != "Ignore";
+        patch_body::parse(&self.headers, &self.body, is_validated)
+    }
+
+    /// The options of a patch of a type that there is; see `write_options`.
+    pub(super) fn patch_options(&self) -> Result<bool, Status> {
+        let is_custom = self.kind.custom().is_some();
+        match content_type(&self.headers) {
+            JSON_PATCH | MERGE_PATCH | APPLY_PATCH => {}
+            STRATEGIC_PATCH if !is_custom => {}
+            _ if is_custom => {
+                let accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH];
+                return Err(Status::unsupported_media_type(&accepted));
+            }
+            _ => return Err(Status::new(415, "UnsupportedMediaType", UNSUPPORTED_PATCH)),
+        }
+        self.write_options()
     }
 
     /// Applies a patch of the request's type to a value.
     pub(crate) fn change(&self, value: &mut Value, changes: Value) -> Result<(), Status> {
         match content_type(&self.headers) {
-            "application/json-patch+json" => {
+            JSON_PATCH => {
                 patch::check_depth(value, &changes)?;
                 patch::json(value, &changes)?;
             }
-            "application/merge-patch+json" => patch::merge(value, changes),
-            "application/strategic-merge-patch+json" if self.kind.custom().is_none() => {
-                let ty = schema::type_for(&self.kind.group, &self.kind.version, &self.kind.kind);
+            MERGE_PATCH => patch::merge(value, changes),
+            _ => {
+                let ty = self.patched_type();
+                let shown = patch::go_print(&changes);
                 patch::strategic(value, changes, ty)?;
                 if let Some(why) = ty.and_then(|ty| patch::check_shapes(value, ty).err()) {
-                    return Err(self.unrestorable(&why));
+                    return Err(patch_fault(&shown, &why));
                 }
             }
-            "application/strategic-merge-patch+json" => {
-                let message = "the body of the request was in an unknown format - accepted media types include: \
-                    application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-                return Err(Status::new(415, "UnsupportedMediaType", message));
-            }
-            _ => return Err(Status::new(415, "UnsupportedMediaType", UNSUPPORTED_PATCH)),
-        }
-        if !value.is_object() {
-            return Err(Status::bad_request(
-                "the patched object is not a JSON object",
-            ));
         }
         if !is_shallow(value, MAX_DEPTH) {
             return Err(Status::bad_request(
@@ -176,15 +206,13 @@ fn names_managed_fields(changes: &Value) -> bool {
     }
 }
 
-/// UPSTREAM: an object that a patch makes unreadable is the patch's fault.
-fn unusable(status: Status) -> Status {
-    if status.code != 400 || status.message.contains("strict decoding error") {
-        return status;
-    }
+/// A patch, or what it makes, that cannot be.
+fn patch_fault(shown: &str, why: &str) -> Status {
+    let shown = api::syntax::go_quote(shown);
     let cause = Cause::new(
         "patch",
         "FieldValueInvalid",
-        format!("Invalid value: {}", status.message),
+        format!("Invalid value: {shown}: {why}"),
     );
     let message = format!(" \"\" is invalid: patch: {}", cause.message);
     let mut status = Status::new(422, "Invalid", message);

@@ -244,8 +244,10 @@ mod tests {
         let changes = json!({"data": {member: "1"}});
         let path = format!("{MAPS}/a");
         let mut other = context(server, Method::PATCH, &path, &changes);
-        let changes = || crate::rest::body::parse_patch(changes.to_string().as_bytes());
-        let written = other.write_at_once(false, |other| other.propose_patch(changes()?, false));
+        let written = other.write_at_once(false, |other| {
+            let changes = other.parse_patch();
+            other.propose_patch(changes, false)
+        });
         written.unwrap().1
     }
 
@@ -259,7 +261,7 @@ mod tests {
             let mut attempts = 0;
             let (object, _) = context
                 .write_at_once(false, |context| {
-                    let changes = crate::rest::body::parse_patch(&context.body.clone())?;
+                    let changes = context.parse_patch();
                     let prepared = context.propose_patch(changes, false)?;
                     attempts += 1;
                     // Nobody can overtake it once it has its turn.
@@ -290,7 +292,7 @@ mod tests {
                 let free: Result<_, ()> = context.shared.store.write(|_| Ok(()));
                 assert!(free.is_ok());
             }
-            let changes = crate::rest::body::parse_patch(&context.body.clone())?;
+            let changes = context.parse_patch();
             context.propose_patch(changes, false)
         });
         assert_eq!(written.unwrap().0.0, 200);

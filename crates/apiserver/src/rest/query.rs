@@ -58,23 +58,13 @@ impl Query {
     }
 
     /// `dryRun=All`; any other value is refused.
-    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, Status> {
-        let mut values = self
-            .all("dryRun")
-            .filter(|value| !value.is_empty())
-            .peekable();
-        if values.peek().is_none() {
-            return Ok(false);
-        }
-        if values.all(|value| value == "All") {
-            return Ok(true);
-        }
+    pub(crate) fn dry_run(&self) -> Result<bool, Cause> {
         let given: Vec<&str> = self.all("dryRun").collect();
+        if given.iter().all(|value| *value == "All") {
+            return Ok(!given.is_empty());
+        }
         let message = format!("Unsupported value: {given:?}: supported values: \"All\"");
-        Err(Status::invalid_options(
-            options,
-            Cause::new("dryRun", "FieldValueNotSupported", message),
-        ))
+        Err(Cause::new("dryRun", "FieldValueNotSupported", message))
     }
 }
 
@@ -129,7 +119,7 @@ mod tests {
         assert!(query.flag("watch") && !query.flag("follow"));
         assert_eq!(query.number::<u32>("limit"), Ok(Some(5)));
         assert_eq!(query.get("a"), "b c");
-        assert_eq!(query.dry_run("CreateOptions"), Ok(true));
+        assert_eq!(query.dry_run(), Ok(true));
         assert_eq!(percent_decode("%zz%4"), "%zz%4");
     }
 }

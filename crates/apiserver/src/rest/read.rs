@@ -25,7 +25,7 @@ impl Context {
 
     /// The object that the path names, or 404.
     pub(crate) fn find(&self) -> Result<std::sync::Arc<Stored>, Status> {
-        let key = self.key(&self.info.name);
+        let key = self.object_key()?;
         self.current(&key)
             .ok_or_else(|| Status::not_found(self.subject()))
     }

@@ -28,28 +28,21 @@ pub(crate) struct RequestInfo {
 impl RequestInfo {
     pub(crate) fn parse(method: &Method, uri: &http::Uri) -> RequestInfo {
         let query = Query::parse(uri.query().unwrap_or_default());
-        let path = uri.path();
+        // Escapes stand for what they are, a slash among them.
+        let path = super::query::percent_decode(uri.path());
         let mut info = RequestInfo {
             verb: plain_verb(method),
             query,
             ..RequestInfo::default()
         };
         // Two slashes in a row are a part without a name, of which there is none.
-        let split = path.trim_matches('/').split('/');
         let mut parts = Vec::with_capacity(USUAL_PARTS);
-        // Few paths have escapes.
-        let decoded: Vec<_>;
-        if path.contains('%') {
-            decoded = split.map(super::query::percent_decode).collect();
-            parts.extend(decoded.iter().map(|part| &**part));
-        } else {
-            parts.extend(split);
-        }
+        parts.extend(path.trim_matches('/').split('/'));
         let (group, version, parts) = match parts.as_slice() {
             ["api", version, parts @ ..] if !parts.is_empty() => ("", *version, parts),
             ["apis", group, version, parts @ ..] if !parts.is_empty() => (*group, *version, parts),
             _ => {
-                info.path = path.to_owned();
+                info.path = path.into_owned();
                 return info;
             }
         };
@@ -185,5 +178,11 @@ mod tests {
         check(Method::GET, "/healthz", "get||||||");
         check(Method::GET, "/apis/apps/v1", "get||||||");
         check(Method::GET, "/api/v1/nodes/a%3Ab", "get||v1||nodes|a:b|");
+        check(
+            Method::GET,
+            "/api/v1/nodes/a%2Fstatus",
+            "get||v1||nodes|a|status",
+        );
+        check(Method::GET, "/%61pi/v1/nodes", "list||v1||nodes||");
     }
 }

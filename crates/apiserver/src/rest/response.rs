@@ -65,7 +65,9 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     let total: usize = warnings.iter().map(|warning| warning.chars().count()).sum();
     let mut written = 0;
     for (index, warning) in warnings.iter().enumerate() {
-        if warning.is_empty() || warnings[..index].contains(warning) {
+        // UPSTREAM: what no header can carry is dropped.
+        let is_control = warning.chars().any(char::is_control);
+        if warning.is_empty() || is_control || warnings[..index].contains(warning) {
             continue;
         }
         let cut: String = match total > MAX_WARNINGS_CHARS {
@@ -74,10 +76,7 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
             false => warning.clone(),
         };
         written += cut.chars().count();
-        let escaped = cut
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace(|c: char| c.is_control(), " ");
+        let escaped = cut.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
             response
                 .headers_mut()

@@ -1,6 +1,5 @@
 //! Kinds that are questions: token reviews, access reviews, who am I. Nothing is stored.
 
-use super::body::{parse, settle_type};
 use super::{Context, response};
 use crate::Body;
 use crate::admission::Operation;
@@ -16,10 +15,8 @@ impl Context {
         if self.kind.is("", "Binding") {
             return self.bind().await;
         }
-        let mut review = parse(&self.headers, &self.body, &self.kind.kind)?;
-        settle_type(&mut review, self.kind.api_version(), &self.kind.kind)?;
-        let review = self.read_typed(review, Vec::new())?;
-        let dry_run = self.info.query.dry_run("CreateOptions")?;
+        let dry_run = self.create_options()?;
+        let review = self.decode_object()?.value;
         let mut review = self
             .admit_unstored(Operation::Create, None, review, dry_run)
             .await?;

@@ -40,6 +40,167 @@ pub(crate) fn json(body: &[u8]) -> Result<Read, serde_json::Error> {
     })
 }
 
+/// A field that a body should not have, or not twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) path: String,
+    pub(crate) is_repeated: bool,
+    pub(crate) source: Source,
+}
+
+/// What was read: each has words of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Json,
+    JsonPatch,
+    Yaml,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = api::syntax::go_quote(&self.path);
+        if self.source == Source::JsonPatch {
+            formatter.write_str("json patch ")?;
+        }
+        match (self.is_repeated, self.source) {
+            (true, Source::Yaml) => write!(formatter, "key {path} already set in map"),
+            (true, _) => write!(formatter, "duplicate field {path}"),
+            (false, _) => write!(formatter, "unknown field {path}"),
+        }
+    }
+}
+
+/// Puts faults into the order in which a reader of JSON text meets them. Those of YAML are sorted by their names.
+pub(crate) fn sort_by_place(body: &[u8], faults: &mut [Fault]) {
+    if faults.len() < 2 || faults[0].source == Source::Yaml {
+        return;
+    }
+    let search = RefCell::new(Search {
+        path: String::new(),
+        fields: 0,
+        places: vec![Vec::new(); faults.len()],
+        faults,
+    });
+    let mut parser = serde_json::Deserializer::from_slice(body);
+    // What cannot be read has been refused before.
+    let _ = Find(&search).deserialize(&mut parser);
+    let Search { places, .. } = search.into_inner();
+    let mut order: Vec<usize> = (0..faults.len()).collect();
+    order.sort_by_key(|index| {
+        let nth = usize::from(faults[*index].is_repeated);
+        places[*index].get(nth).copied().unwrap_or(usize::MAX)
+    });
+    let sorted: Vec<Fault> = order
+        .into_iter()
+        .map(|index| Fault {
+            path: std::mem::take(&mut faults[index].path),
+            ..faults[index]
+        })
+        .collect();
+    for (place, fault) in faults.iter_mut().zip(sorted) {
+        *place = fault;
+    }
+}
+
+/// Looks for the fields that are at fault.
+struct Search<'a> {
+    path: String,
+    /// How many fields were met.
+    fields: usize,
+    /// Of each fault, the first two fields with its path.
+    places: Vec<Vec<usize>>,
+    faults: &'a [Fault],
+}
+
+impl Search<'_> {
+    fn meet(&mut self) {
+        self.fields += 1;
+        for (fault, places) in self.faults.iter().zip(&mut self.places) {
+            if places.len() < 2 && fault.path == self.path {
+                places.push(self.fields);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Find<'a, 'b>(&'a RefCell<Search<'b>>);
+
+impl Find<'_, '_> {
+    /// Goes on below a step of the path.
+    fn below<T>(self, step: &str, go_on: impl FnOnce() -> T) -> T {
+        let length = self.0.borrow().path.len();
+        if length > 0 && !step.starts_with('[') {
+            self.0.borrow_mut().path.push('.');
+        }
+        self.0.borrow_mut().path.push_str(step);
+        let found = go_on();
+        self.0.borrow_mut().path.truncate(length);
+        found
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Find<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Find<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while self
+            .below(&format!("[{index}]"), || items.next_element_seed(self))?
+            .is_some()
+        {
+            index += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(name) = members.next_key::<String>()? {
+            self.below(&name, || {
+                self.0.borrow_mut().meet();
+                members.next_value_seed(self)
+            })?;
+        }
+        Ok(())
+    }
+}
+
 /// The body as text, or what is wrong with it in the words of the parser.
 fn text(body: &[u8]) -> Result<&str, serde_json::Error> {
     str::from_utf8(body).map_err(|why| {
@@ -277,6 +438,27 @@ mod tests {
             r#"{"spec":{"managedFields":[{"fieldsV1":{}}]}}"#,
             &[],
         );
+    }
+
+    #[test]
+    fn faults_are_sorted_by_where_they_are_in_the_text() {
+        let body = br#"{"z": 1, "a": [{"y": 1, "b": 1}, {"b": 1, "b": 2}], "z": 2, "c": 1, "k": 1, "k": 1}"#;
+        let fault = |path: &str, is_repeated| Fault {
+            path: path.to_owned(),
+            is_repeated,
+            source: Source::Json,
+        };
+        let mut faults = vec![
+            fault("c", false),
+            fault("a[1].b", true),
+            fault("a[0].b", false),
+            fault("a[0].y", false),
+            fault("k", true),
+            fault("z", false),
+        ];
+        sort_by_place(body, &mut faults);
+        let order: Vec<&str> = faults.iter().map(|fault| &*fault.path).collect();
+        assert_eq!(order, ["z", "a[0].y", "a[0].b", "a[1].b", "c", "k"]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) struct Change {
 
 impl Context {
     pub(super) async fn update(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("UpdateOptions")?;
+        let dry_run = self.write_options()?;
         let warnings = self.warnings.len();
         let mut decoded = Some(self.decode_object()?);
         let write = self.write_prepared(dry_run, |context| {
@@ -62,7 +62,7 @@ impl Context {
         self.require_name(&value)?;
         self.settle_name(&mut value)?;
         self.settle_namespace(&mut value)?;
-        let key = self.key(&self.info.name);
+        let key = self.object_key()?;
         let Some(old) = self.current(&key) else {
             let creates = self.stored_kind.create_on_update && self.subresource.is_none();
             if !creates {

@@ -168,25 +168,30 @@ fn next_beat(clock: &Clock) -> Instant {
 
 /// `None`: not given. UPSTREAM: it needs `resourceVersionMatch=NotOlderThan`.
 fn check_initial_events(text: &str, matching: &str) -> Result<Option<bool>, Status> {
-    let cause = |reason, message: String| Cause::new("resourceVersionMatch", reason, message);
-    let refuse = |causes| Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes));
-    if text.is_empty() {
-        if !matching.is_empty() {
-            let message = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return refuse(vec![cause("FieldValueForbidden", message.to_owned())]);
-        }
-        return Ok(None);
-    }
-    if matching != "NotOlderThan" {
+    let mut causes = Vec::new();
+    let mut refuse = |reason, message: String| {
+        causes.push(Cause::new("resourceVersionMatch", reason, message));
+    };
+    let is_known = matching == "NotOlderThan";
+    if !text.is_empty() && !is_known {
         let message =
             "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-        let mut causes = vec![cause("FieldValueForbidden", message.to_owned())];
-        if !matching.is_empty() {
-            let message =
-                format!("Unsupported value: \"{matching}\": supported values: \"NotOlderThan\"");
-            causes.push(cause("FieldValueNotSupported", message));
-        }
-        return refuse(causes);
+        refuse("FieldValueForbidden", message.to_owned());
+    }
+    if text.is_empty() && !matching.is_empty() {
+        let message = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        refuse("FieldValueForbidden", message.to_owned());
+    }
+    if !matching.is_empty() && !is_known {
+        let shown = api::syntax::go_quote(matching);
+        let message = format!("Unsupported value: {shown}: supported values: \"NotOlderThan\"");
+        refuse("FieldValueNotSupported", message);
+    }
+    if !causes.is_empty() {
+        return Err(Status::invalid_options("ListOptions", causes));
+    }
+    if text.is_empty() {
+        return Ok(None);
     }
     Ok(Some(!matches!(text, "0" | "false" | "False")))
 }

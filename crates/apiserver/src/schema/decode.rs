@@ -266,7 +266,9 @@ fn zero_of(shape: &Shape) -> Value {
 }
 
 fn quantity(text: &str) -> Result<Value, DecodeError> {
-    match Quantity::parse(text) {
+    // UPSTREAM: blanks around it are no part of it, but those that JSON has to escape are looked at as they are written.
+    let is_blank = |letter: char| letter.is_whitespace() && !letter.is_control();
+    match Quantity::parse(text.trim_matches(is_blank)) {
         Ok(mut quantity) => {
             quantity.cap();
             Ok(Value::from(quantity.to_string()))
@@ -356,7 +358,7 @@ fn bytes(text: &str) -> Result<Value, DecodeError> {
     Ok(Value::from(STANDARD.encode(decoded)))
 }
 
-fn json_type(value: &Value) -> &'static str {
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -26,8 +26,8 @@ use std::sync::LazyLock;
 
 use lookup::Lookup;
 
-pub(crate) use decode::is_rfc3339;
 pub use decode::{DecodeError, Decoded, decode, empty};
+pub(crate) use decode::{is_rfc3339, json_type};
 
 /// The type of the objects of a kind, `None` for a kind that is not built in.
 pub fn type_for(group: &str, version: &str, kind: &str) -> Option<&'static Type> {

@@ -363,7 +363,10 @@ async fn impersonation_needs_permission() {
     let (code, status) = server
         .call_as(&joe, Method::GET, CONFIG_MAPS, &headers, Value::Null)
         .await;
-    assert_eq!((code, &status["details"]["kind"]), (403, &json!("users")));
+    assert_eq!(
+        (code, &status["details"]["kind"]),
+        (403, &json!("configmaps"))
+    );
     let headers = [("impersonate-group", "x")];
     assert_eq!(
         server

@@ -124,6 +124,18 @@ async fn requests_are_handed_on_with_the_name_of_their_user() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn redirects_of_other_servers_are_not_handed_on() {
+    let (server, world) = aggregated().await;
+    external(&server).await;
+    serves(&world);
+    condition(&server).await;
+    world.respond_with(|_, _| Box::pin(async { (302, String::new()) }));
+    let path = "/apis/wardle.example.com/v1/namespaces/default/flunders/x";
+    let refused = json!("the backend attempted to redirect this request, which is not permitted");
+    assert_eq!(server.get(path).await, (502, refused));
+}
+
+#[tokio::test(start_paused = true)]
 async fn discovery_shows_what_other_servers_serve() {
     let (server, world) = aggregated().await;
     external(&server).await;
@@ -134,7 +146,9 @@ async fn discovery_shows_what_other_servers_serve() {
             .iter()
             .any(|group| group["name"] == "wardle.example.com")
     };
-    assert!(!named(&server.get("/apis").await.1["groups"]));
+    // Who does not see that it is missing takes all of its objects for gone.
+    assert!(named(&server.get("/apis").await.1["groups"]));
+    assert_eq!(server.get("/apis/wardle.example.com").await.0, 200);
     serves(&world);
     condition(&server).await;
     assert!(named(&server.get("/apis").await.1["groups"]));

@@ -334,6 +334,25 @@ async fn labels_may_change_and_nothing_else_of_metadata() {
     assert_eq!(shown["spec"], json!({"hostname": "a", "replicas": 1}));
 }
 
+/// Issue 28: what a webhook loses is lost to those who ask it, and to what they write.
+#[tokio::test(start_paused = true)]
+async fn fields_that_a_webhook_loses_are_lost_in_its_version_alone() {
+    let (server, world) = defined().await;
+    server.post(V1, site("v1", "host", "a")).await;
+    converts(&world, |object| {
+        object["spec"].as_object_mut().unwrap().remove("replicas");
+    });
+    let (_, mut shown) = server.get(&format!("{V2}/a")).await;
+    assert_eq!(shown["spec"], json!({"hostname": "a"}));
+    let (_, stored) = server.get(&format!("{V1}/a")).await;
+    assert_eq!(stored["spec"], json!({"host": "a", "replicas": 1}));
+    shown["spec"]["hostname"] = json!("b");
+    let (code, answer) = server.put(&format!("{V2}/a"), shown).await;
+    assert_eq!(code, 200, "{answer}");
+    let (_, stored) = server.get(&format!("{V1}/a")).await;
+    assert_eq!(stored["spec"], json!({"host": "b"}));
+}
+
 /// UPSTREAM: fields are selected at the version that was asked for, in lists and in watches.
 #[tokio::test(start_paused = true)]
 async fn selectable_fields_are_those_of_the_version_asked_for() {

@@ -62,6 +62,12 @@ impl Caller<'_> {
         (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 
+    /// Reads what is in the default namespace.
+    async fn get(&self, path: &str) -> (u16, Value) {
+        let path = format!("/api/v1/namespaces/default/{path}");
+        self.send(Method::GET, &path, "json", Value::Null).await
+    }
+
     async fn post(&self, path: &str, body: Value) -> (u16, Value) {
         self.send(Method::POST, path, "json", body).await
     }
@@ -295,7 +301,73 @@ async fn names_that_are_not_ascii_are_impersonated() {
     joe.headers = vec![("impersonate-user", "jürgen".into())];
     forbidden(
         joe.who().await,
-        "users \"jürgen\" is forbidden: User \"joe\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
+        "selfsubjectreviews.authentication.k8s.io is forbidden: User \"joe\" cannot impersonate-on:user-info:create \
+         resource \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at the cluster scope",
+    );
+}
+
+/// Upstream: `TestConstrainedImpersonationFilter`.
+#[tokio::test(start_paused = true)]
+async fn whoever_acts_as_another_may_do_so_for_what_is_allowed_alone() {
+    let server = Server::new();
+    let group = "authentication.k8s.io";
+    let mut only = rule(&["impersonate:user-info"], group, &["users"]);
+    only["resourceNames"] = json!(["jane"]);
+    server
+        .allow_everywhere(
+            "joe",
+            json!([
+                only,
+                rule(&["impersonate-on:user-info:get"], "", &["configmaps"]),
+                rule(&["impersonate:arbitrary-node"], group, &["nodes"]),
+                rule(
+                    &["impersonate-on:arbitrary-node:create"],
+                    group,
+                    &["selfsubjectreviews"]
+                ),
+            ]),
+        )
+        .await;
+    server
+        .allow("jane", &["get"], "", &["configmaps", "secrets"])
+        .await;
+    let mut joe = server.caller("joe");
+    joe.headers = vec![("impersonate-user", "jane".into())];
+    assert_eq!(joe.get("configmaps/a").await.0, 404);
+    forbidden(
+        joe.get("secrets/a").await,
+        "User \"joe\" cannot impersonate-on:user-info:get resource \"secrets\"",
+    );
+    joe.headers
+        .push(("impersonate-group", "system:masters".into()));
+    forbidden(
+        joe.get("configmaps/a").await,
+        "impersonating the system:masters group is not allowed",
+    );
+    joe.headers[1] = ("impersonate-extra-scopes", "all".into());
+    forbidden(
+        joe.get("configmaps/a").await,
+        "must be a domain-prefixed path",
+    );
+    joe.headers = vec![("impersonate-user", "jim".into())];
+    forbidden(
+        joe.get("configmaps/a").await,
+        "users.authentication.k8s.io \"jim\" is forbidden: User \"joe\" cannot impersonate:user-info resource",
+    );
+    joe.headers = vec![("impersonate-user", "system:node:n".into())];
+    let (code, who) = joe.who().await;
+    assert_eq!(code, 201, "{who}");
+    assert_eq!(
+        who["groups"],
+        json!(["system:nodes", "system:authenticated"])
+    );
+    joe.headers = vec![("impersonate-group", "g".into())];
+    let (code, answer) = joe.who().await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        answer["message"],
+        "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"g\"}, Extra:map[string][]string(nil)} \
+         without impersonating a user name"
     );
 }
 
@@ -347,7 +419,8 @@ async fn only_well_formed_names_are_service_accounts() {
             "impersonate-user",
             format!("system:serviceaccount:{name}").into(),
         )];
-        forbidden(joe.who().await, "cannot impersonate resource \"users\"");
+        // They are users, whom other permissions are for.
+        forbidden(joe.who().await, "cannot impersonate-on:user-info:create");
     }
     let mut admin = server.caller("kubernetes-admin");
     admin.identity = Identity::admin();

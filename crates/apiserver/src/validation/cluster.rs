@@ -3,14 +3,9 @@
 use std::collections::BTreeSet;
 
 use api::syntax;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::error::X509Error;
-use x509_parser::pem::parse_x509_pem;
-use x509_parser::prelude::FromDer as _;
 
+use super::certificate_signature;
 use super::place::{Errors, Place, cidr};
 use super::resources::not_negative;
 use crate::resources::quantity;
@@ -98,6 +93,14 @@ pub(super) fn api_service(errors: &mut Errors, root: &Place<'_>) {
     }
     errors.need(&service.field("namespace"));
     errors.need(&service.field("name"));
+    let port = service.field("port");
+    let is_port = |port: i64| (1..=65_535).contains(&port);
+    if port.integer().is_some_and(|port| !is_port(port)) {
+        errors.invalid(
+            &port,
+            "port is not valid: must be between 1 and 65535, inclusive",
+        );
+    }
     if unchecked.flag() && !bundle.is_empty() {
         errors.invalid(&unchecked, "may not be true if caBundle is present");
     }
@@ -106,9 +109,9 @@ pub(super) fn api_service(errors: &mut Errors, root: &Place<'_>) {
 pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
     let request = spec.field("request");
-    if let Err(fault) = verify_request(request.text()) {
+    if let Err(fault) = certificate_signature::verify(request.text()) {
         let shown = Value::from(request.text());
-        errors.invalid(&request.showing(&shown), fault);
+        errors.invalid(&request.showing(&shown), &fault);
     }
     let usages = spec.field("usages");
     errors.need(&usages);
@@ -135,24 +138,6 @@ pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
             "may not specify a duration less than 600 seconds (10 minutes)",
         );
     }
-}
-
-/// Whoever asks must hold the key that the request is about: it is signed with it.
-fn verify_request(encoded: &str) -> Result<(), &'static str> {
-    const NO_PEM: &str = "PEM block type must be CERTIFICATE REQUEST";
-    let text = STANDARD.decode(encoded).map_err(|_| NO_PEM)?;
-    let (_, pem) = parse_x509_pem(&text).map_err(|_| NO_PEM)?;
-    if pem.label != "CERTIFICATE REQUEST" {
-        return Err(NO_PEM);
-    }
-    let (_, request) = X509CertificationRequest::from_der(&pem.contents)
-        .map_err(|_| "asn1: structure error: not a certificate request")?;
-    request.verify_signature().map_err(|fault| match fault {
-        X509Error::SignatureUnsupportedAlgorithm => {
-            "x509: cannot verify signature: algorithm unimplemented"
-        }
-        _ => "x509: the signature of the request does not fit its key",
-    })
 }
 
 /// A domain and a path, as in `example.com/signer`.

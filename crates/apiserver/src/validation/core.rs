@@ -31,7 +31,7 @@ pub(super) fn config_map(errors: &mut Errors, root: &Place<'_>) {
     }
     if size > DATA_MAX {
         // UPSTREAM: the whole object is named, by an empty path.
-        errors.too_long(root, DATA_MAX);
+        errors.too_long(&root.field(""), DATA_MAX);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod batch;
 mod certificate_requests;
+mod certificate_signature;
 mod cluster;
 mod containers;
 mod core;

@@ -117,6 +117,8 @@ impl<'a> Place<'a> {
         let mut path = self.parent.map(Place::path).unwrap_or_default();
         match self.step {
             Step::Root => {}
+            // UPSTREAM: a path without a name is that of an item without an index.
+            Step::Field("") => path.push_str("[]"),
             Step::Field(name) => {
                 if !path.is_empty() {
                     path.push('.');

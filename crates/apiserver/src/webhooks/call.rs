@@ -3,6 +3,8 @@
 use super::configuration::{ClientConfig, ServiceReference};
 use super::service;
 use crate::outbound::{NOBODY_CALLS, Target};
+use crate::rest::body::parse_error;
+use crate::rest::{strict, type_meta};
 use crate::server::Shared;
 use crate::{Body, BoxError};
 use base64::Engine;
@@ -215,28 +217,19 @@ fn decode(code: u16, headers: &HeaderMap, body: &[u8]) -> Result<Value, String> 
             content_type(headers)
         ));
     }
-    let value: Value = serde_json::from_slice(body).map_err(|why| {
-        let why = match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            Some(first) if !is_start(*first) => format!(
-                "invalid character '{}' looking for beginning of value",
-                char::from(*first)
-            ),
-            _ => why.to_string(),
-        };
-        format!("couldn't get version/kind; json parse error: {why}")
-    })?;
-    for (member, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-        if value[member].as_str().unwrap_or_default().is_empty() {
-            let shown = String::from_utf8_lossy(body);
-            return Err(format!("Object '{name}' is missing in '{}'", shown.trim()));
-        }
+    // UPSTREAM: what does not begin as a JSON object is read as YAML.
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    let value: Value = match is_object {
+        true => serde_json::from_slice(body)
+            .map_err(|why| type_meta::parse_error(&parse_error(body, &why)))?,
+        false => strict::yaml(body)
+            .map(|read| read.value)
+            .map_err(|why| format!("error converting YAML to JSON: yaml: {why}"))?,
+    };
+    match type_meta::unreadable(&value) {
+        Some(why) => Err(why),
+        None => Ok(value),
     }
-    Ok(value)
-}
-
-/// Whether JSON can begin with it.
-fn is_start(byte: u8) -> bool {
-    byte.is_ascii_digit() || b"{[\"-tfn".contains(&byte)
 }
 
 fn content_type(headers: &HeaderMap) -> &str {
@@ -303,9 +296,14 @@ mod tests {
         let why = |body: &[u8]| decode(200, &headers, body).unwrap_err();
         assert_eq!(
             why(b"hello"),
-            "couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value"
+            "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct { \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }"
         );
-        assert_eq!(why(b"{}"), "Object 'Kind' is missing in '{}'");
+        assert_eq!(
+            why(b"{,"),
+            "couldn't get version/kind; json parse error: invalid character ',' looking for beginning of object key \
+             string"
+        );
         assert_eq!(
             why(b""),
             "0-length response with status code: 200 and content type: "

@@ -46,9 +46,9 @@ pub(crate) struct Attributes {
     configured: Arc<Configured>,
     operation: Operation,
     /// UPSTREAM: a namespace is in itself.
-    namespace: String,
+    pub(crate) namespace: String,
     /// Empty for a new object whose name the server makes up.
-    name: String,
+    pub(crate) name: String,
     dry_run: bool,
     /// `CreateOptions` and the like, or null.
     options: Value,

@@ -9,6 +9,8 @@ use crate::kinds::Kind;
 use crate::metrics::admission::{Call, Outcome};
 use crate::patch;
 use crate::rest::Context;
+use crate::rest::body::parse_error;
+use crate::rest::go_json::mismatch;
 use crate::rest::metadata::{metadata_mut, settle_fields};
 use crate::rest::strict::{MAX_DEPTH, is_shallow};
 use crate::semantics;
@@ -133,18 +135,28 @@ impl Context {
         if answer.patch.is_empty() {
             return Ok(false);
         }
-        let changes: Value = serde_json::from_slice(&answer.patch).map_err(|why| {
+        let undecodable = |why: String| {
             let why = format!("received undecodable patch in webhook response: {why}");
             Failure::Call(503, why)
-        })?;
-        if changes.as_array().is_some_and(Vec::is_empty) {
-            return Ok(false);
+        };
+        let changes: Value = serde_json::from_slice(&answer.patch)
+            .map_err(|why| undecodable(parse_error(&answer.patch, &why)))?;
+        match &changes {
+            Value::Null => return Ok(false),
+            Value::Array(operations) if operations.is_empty() => return Ok(false),
+            Value::Array(_) => {}
+            other => return Err(undecodable(mismatch(other, "jsonpatch.Patch"))),
         }
         if shown.is_null() {
             return Err(Failure::Refused(Status::internal(format!(
                 "admission webhook \"{}\" attempted to modify the object, which is not supported for this operation",
                 hook.spec.name
             ))));
+        }
+        if answer.patch_type != "JSONPatch" {
+            let patch_type = api::syntax::go_quote(&answer.patch_type);
+            let why = format!("unsupported patch type {patch_type}");
+            return Err(Failure::Call(503, why));
         }
         let patched = self
             .patched(attributes, &invocation.kind, &shown, &changes)
@@ -193,6 +205,9 @@ impl Context {
             };
             Failure::Call(code, why)
         })?;
+        if let Some(why) = question.unreadable(&review) {
+            return Err(Failure::Call(503, format!("failed to call webhook: {why}")));
+        }
         question
             .answer(&review, is_mutating)
             .map_err(|why| Failure::Call(503, format!("received invalid webhook response: {why}")))
@@ -246,8 +261,7 @@ impl Context {
         if attributes.shown_as.is_some() {
             return Ok(value);
         }
-        let (value, _) =
-            semantics::decode(kind, value).map_err(|status| internal(status.message))?;
+        let (value, _) = semantics::read(kind, value).map_err(internal)?;
         Ok(value)
     }
 

@@ -14,7 +14,7 @@ const METADATA: &str =
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
 
-/// The requests of one step: `METHOD path: body`, `variants`, `each` or `tour`.
+/// The requests of one step: `METHOD path: body`, `variants`, `each`, `webhooks` or `tour`.
 pub(super) fn step(step: &Step) -> Result<Vec<Request>> {
     if step.contains_key("variants") {
         variants(step)
@@ -22,6 +22,8 @@ pub(super) fn step(step: &Step) -> Result<Vec<Request>> {
         each(step)
     } else if step.contains_key("tour") {
         tour(step)
+    } else if step.contains_key("webhooks") {
+        webhooks(step)
     } else {
         let call = step
             .keys()
@@ -286,6 +288,73 @@ fn tour(step: &Step) -> Result<Vec<Request>> {
         none(),
     )?;
     Ok(requests)
+}
+
+/// `webhooks: validating` or `mutating`: a configuration with these `hooks`, each with the `mode` of
+/// `tests/real/src/stranger.rs` and whatever else it is to have; once it is in effect come the requests of `ask`, and then it
+/// is deleted. A hook for Secrets tells when it is in effect.
+fn webhooks(step: &Step) -> Result<Vec<Request>> {
+    let which = text(step, "webhooks")?;
+    let hooks = step.get("hooks").and_then(Value::as_array);
+    let hooks = hooks.context("webhooks need a list: hooks")?;
+    let mut configured = vec![hook(&json!({"mode": "deny-code"}), "secrets")?];
+    for given in hooks {
+        configured.push(hook(given, "configmaps")?);
+    }
+    let path = format!("/apis/admissionregistration.k8s.io/v1/{which}webhookconfigurations");
+    let body = json!({"metadata": {"name": "corpus"}, "webhooks": configured});
+    let modes: Vec<&str> = hooks
+        .iter()
+        .filter_map(|hook| hook["mode"].as_str())
+        .collect();
+    let name = format!("{which} {}", modes.join(" "));
+    let titled = |title: String| Map::from_iter([("title".to_owned(), Value::from(title))]);
+    let sign = |code: u16| {
+        let mut options = titled(format!("{name}: until Secrets are answered {code}"));
+        options.insert("until".to_owned(), json!({"/code": code}));
+        let secret = json!({"metadata": {"name": "sign"}});
+        request("POST v1:secrets?dryRun=All", Some(&secret), &options)
+    };
+    let mut requests = vec![
+        request(
+            &format!("POST {path}"),
+            Some(&body),
+            &titled(format!("{name}: configure")),
+        )?,
+        sign(409)?,
+    ];
+    let asked = step.get("ask").and_then(Value::as_array);
+    for asked in asked.context("webhooks need a list: ask")? {
+        let asked = asked.as_object().context("what is asked is a step")?;
+        for mut request in self::step(asked)? {
+            request.title = format!("{name}: {}", request.title);
+            requests.push(request);
+        }
+    }
+    requests.push(request(
+        &format!("DELETE {path}/corpus"),
+        None,
+        &titled(format!("{name}: delete")),
+    )?);
+    requests.push(sign(201)?);
+    Ok(requests)
+}
+
+/// A webhook for what is created in the scenario's namespace, if it does not say otherwise.
+fn hook(given: &Value, resource: &str) -> Result<Value> {
+    let mode = given["mode"].as_str().context("a hook has a mode")?;
+    let mut hook = json!({
+        "name": format!("{mode}.example.com"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 5,
+        "clientConfig": {"url": format!("$STRANGER/{mode}"), "caBundle": "$TRUSTED"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "$NS"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}],
+    });
+    let own = given.as_object().into_iter().flatten();
+    for (member, value) in own.filter(|(member, _)| *member != "mode") {
+        hook[member] = value.clone();
+    }
+    Ok(hook)
 }
 
 fn text<'a>(step: &'a Step, name: &str) -> Result<&'a str> {

@@ -184,7 +184,7 @@ impl Normaliser {
 /// Takes revisions out of messages, and Go. Upstream shows some invalid values as Go structs with a difference of them, which is of no use to
 /// anyone: just what comes before them and the last words are compared.
 fn without_structs(text: &mut String) {
-    for words in [", current: ", "in record ("] {
+    for words in [", current: ", "in record (", r#"\"resourceVersion\":\""#] {
         if let Some(start) = text.find(words).map(|start| start + words.len()) {
             let digits = text[start..].bytes().take_while(u8::is_ascii_digit).count();
             text.replace_range(start..start + digits, "(a revision)");

@@ -104,8 +104,11 @@ fn send(api: &Api, request: &Request, kept: &BTreeMap<String, String>) -> Result
     if !body.is_empty() {
         headers.push(("Content-Type", &request.content_type));
     }
-    let more = request.headers.iter();
-    headers.extend(more.map(|(name, value)| (name.as_str(), value.as_str())));
+    let filled = request.headers.iter();
+    let filled: Vec<(&str, String)> = filled
+        .map(|(name, value)| (name.as_str(), fill(value)))
+        .collect();
+    headers.extend(filled.iter().map(|(name, value)| (*name, value.as_str())));
     let path = [(" ", "%20"), ("<", "%3C"), (">", "%3E")]
         .iter()
         .fold(fill(&request.path), |path, (letter, code)| {

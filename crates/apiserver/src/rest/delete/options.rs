@@ -1,5 +1,6 @@
 //! What a deletion asks for, from its query and its body.
 
+use crate::rest::query::Query;
 use crate::status::{Cause, Status};
 use serde_json::{Map, Value, json};
 
@@ -45,53 +46,67 @@ impl DeleteOptions {
         value
     }
 
-    pub(crate) fn merge_body(&mut self, body: &Value) -> Result<(), Status> {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        self.grace_seconds = body["gracePeriodSeconds"].as_i64().or(self.grace_seconds);
-        self.propagation = text(&body["propagationPolicy"]).or(self.propagation.take());
-        self.orphan_dependents = body["orphanDependents"]
-            .as_bool()
-            .or(self.orphan_dependents);
-        self.uid = text(&body["preconditions"]["uid"]);
-        self.resource_version = text(&body["preconditions"]["resourceVersion"]);
-        match body["dryRun"].as_array() {
-            Some(list) if list.iter().any(|value| value != "All") => {
-                let cause = Cause::new(
-                    "dryRun",
-                    "FieldValueNotSupported",
-                    format!(
-                        "Unsupported value: {}: supported values: \"All\"",
-                        body["dryRun"]
-                    ),
-                );
-                return Err(Status::invalid_options("DeleteOptions", cause));
-            }
-            Some(list) => self.dry_run |= !list.is_empty(),
-            None => {}
-        }
-        Ok(())
+    pub(super) fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
+        let text = |key: &str| Some(query.get(key).to_owned()).filter(|value| !value.is_empty());
+        let options = DeleteOptions {
+            grace_seconds: query.number("gracePeriodSeconds")?,
+            propagation: text("propagationPolicy"),
+            orphan_dependents: text("orphanDependents").map(|value| value == "true"),
+            ..DeleteOptions::default()
+        };
+        options.checked(query.dry_run())
     }
 
-    pub(super) fn check(&self) -> Result<(), Status> {
-        let known = ["Orphan", "Background", "Foreground"];
-        if let Some(policy) = &self.propagation
-            && !known.contains(&policy.as_str())
-        {
-            let message = format!(
-                "Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
-            );
-            let cause = Cause::new("propagationPolicy", "FieldValueNotSupported", message);
-            return Err(Status::invalid_options("DeleteOptions", cause));
+    pub(crate) fn from_body(body: &Value) -> Result<DeleteOptions, Status> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let options = DeleteOptions {
+            grace_seconds: body["gracePeriodSeconds"].as_i64(),
+            propagation: text(&body["propagationPolicy"]),
+            orphan_dependents: body["orphanDependents"].as_bool(),
+            uid: text(&body["preconditions"]["uid"]),
+            resource_version: text(&body["preconditions"]["resourceVersion"]),
+            ..DeleteOptions::default()
+        };
+        let dry_run = body["dryRun"].as_array().map_or(&[][..], Vec::as_slice);
+        options.checked(match dry_run.iter().all(|value| value == "All") {
+            true => Ok(!dry_run.is_empty()),
+            false => Err(Cause::new(
+                "dryRun",
+                "FieldValueNotSupported",
+                format!(
+                    "Unsupported value: {}: supported values: \"All\"",
+                    body["dryRun"]
+                ),
+            )),
+        })
+    }
+
+    fn checked(mut self, dry_run: Result<bool, Cause>) -> Result<DeleteOptions, Status> {
+        let mut causes = Vec::new();
+        let mut refuse = |reason, message| {
+            causes.push(Cause::new("propagationPolicy", reason, message));
+        };
+        if let Some(policy) = &self.propagation {
+            if self.orphan_dependents.is_some() {
+                let message = format!(
+                    "Invalid value: \"{policy}\": orphanDependents and deletionPropagation cannot be both set"
+                );
+                refuse("FieldValueInvalid", message);
+            }
+            if !matches!(policy.as_str(), "Orphan" | "Background" | "Foreground") {
+                let message = format!(
+                    "Unsupported value: \"{policy}\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                );
+                refuse("FieldValueNotSupported", message);
+            }
         }
-        if let Some(policy) = &self.propagation
-            && self.orphan_dependents.is_some()
-        {
-            let message = format!(
-                "Invalid value: \"{policy}\": orphanDependents and deletionPropagation cannot be both set"
-            );
-            let cause = Cause::new("propagationPolicy", "FieldValueInvalid", message);
-            return Err(Status::invalid_options("DeleteOptions", cause));
+        match dry_run {
+            Ok(dry_run) => self.dry_run = dry_run,
+            Err(cause) => causes.push(cause),
         }
-        Ok(())
+        match causes.is_empty() {
+            true => Ok(self),
+            false => Err(Status::invalid_options("DeleteOptions", causes)),
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::admission::Operation;
 use crate::fields::object_mut;
-use crate::rest::body::{parse, settle_type};
 use crate::rest::metadata::{is_deleting, metadata_mut, text};
 use crate::rest::{Context, response};
 use crate::status::{Status, Subject};
@@ -14,14 +13,14 @@ use serde_json::{Value, json};
 
 impl Context {
     pub(crate) async fn bind(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("CreateOptions")?;
-        let mut binding = parse(&self.headers, &self.body, "Binding")?;
-        settle_type(&mut binding, "v1", "Binding")?;
+        let dry_run = self.create_options()?;
+        let mut binding = self.decode_part("v1", "Binding")?;
         if self.info.name.is_empty() {
             self.info.name = text(&binding, "name").to_owned();
         }
         self.settle_name(&mut binding)?;
         self.settle_namespace(&mut binding)?;
+        self.object_key()?;
         let shown = Some(("v1", "Binding"));
         let binding = self
             .admit_unstored(Operation::Create, shown, binding, dry_run)

@@ -3,7 +3,6 @@
 use crate::Body;
 use crate::admission::Operation;
 use crate::kinds::Kind;
-use crate::rest::body::{parse, settle_type};
 use crate::rest::delete::DeleteOptions;
 use crate::rest::metadata::is_deleting;
 use crate::rest::{Context, response};
@@ -34,12 +33,11 @@ struct Spent {
 
 impl Context {
     pub(super) async fn evict(&mut self) -> Result<Response<Body>, Status> {
-        let mut eviction = parse(&self.headers, &self.body, "Eviction")?;
-        settle_type(&mut eviction, "policy/v1", "Eviction")?;
+        let dry_run = self.create_options()?;
+        let mut eviction = self.decode_part("policy/v1", "Eviction")?;
         self.settle_name(&mut eviction)?;
         self.settle_namespace(&mut eviction)?;
         self.check_node(&eviction)?;
-        let dry_run = self.info.query.dry_run("CreateOptions")?;
         // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
         let shown = Some(("policy/v1", "Eviction"));
         let eviction = self
@@ -49,13 +47,8 @@ impl Context {
         if options["ignoreStoreReadErrorWithClusterBreakingPotential"] == true {
             return Err(self.refuse_unsafe_deletion());
         }
-        let mut wanted = DeleteOptions {
-            dry_run,
-            ..DeleteOptions::default()
-        };
-        if options.is_object() {
-            wanted.merge_body(options)?;
-        }
+        let mut wanted = DeleteOptions::from_body(options)?;
+        wanted.dry_run |= dry_run;
         let shared = self.shared.clone();
         let ((), revision) = shared
             .store
@@ -80,7 +73,7 @@ impl Context {
         transaction: &mut Transaction<'_>,
         mut options: DeleteOptions,
     ) -> Result<(), Status> {
-        let key = self.key(&self.info.name);
+        let key = self.object_key()?;
         let pod = transaction
             .get(&self.stored_kind, &key)
             .ok_or_else(|| Status::not_found(self.subject()))?;

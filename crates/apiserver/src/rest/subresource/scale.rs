@@ -5,7 +5,7 @@ use crate::apply::{self, Operation};
 use crate::kinds::{Kind, Subresource};
 use crate::rest::admitted::ADMITTED_ATTEMPTS;
 use crate::rest::applying::{APPLY_PATCH, undeclared, untyped};
-use crate::rest::body::{content_type, parse, settle_type};
+use crate::rest::body::content_type;
 use crate::rest::metadata::{metadata_mut, text};
 use crate::rest::prepared::{Proposed, Written};
 use crate::rest::update::MODIFIED;
@@ -30,9 +30,9 @@ impl Context {
     }
 
     pub(super) async fn update_scale(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("UpdateOptions")?;
-        let mut scale = parse(&self.headers, &self.body, "Scale")?;
-        settle_type(&mut scale, SCALE_VERSION, "Scale")?;
+        let dry_run = self.write_options()?;
+        let mut scale = self.decode_part(SCALE_VERSION, "Scale")?;
+        self.require_name(&scale)?;
         self.settle_name(&mut scale)?;
         self.settle_namespace(&mut scale)?;
         self.write_scale(dry_run, |_, old| {
@@ -43,14 +43,14 @@ impl Context {
     }
 
     pub(super) async fn patch_scale(&mut self) -> Result<Response<Body>, Status> {
-        let dry_run = self.info.query.dry_run("PatchOptions")?;
+        let dry_run = self.patch_options()?;
         if content_type(&self.headers) == APPLY_PATCH {
             return self.apply_scale(dry_run).await;
         }
-        let changes = crate::rest::body::parse_patch(&self.body)?.value;
+        let changes = self.parse_patch().map(|patch| patch.value);
         self.write_scale(dry_run, |context, old| {
             let mut scale = old.scale.clone();
-            context.change(&mut scale, changes.clone())?;
+            context.change(&mut scale, changes.clone()?)?;
             Ok((scale, old.live.clone()))
         })
         .await

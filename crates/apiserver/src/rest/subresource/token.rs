@@ -4,7 +4,6 @@ use crate::Body;
 use crate::admission::Operation;
 use crate::auth::tokens::{Bound, Grant};
 use crate::kinds;
-use crate::rest::body::{parse, settle_type};
 use crate::rest::metadata::{new_uid, text};
 use crate::rest::{Context, response};
 use crate::status::{Cause, Status, Subject};
@@ -19,13 +18,20 @@ const MAX_SECONDS: i64 = 1 << 32;
 
 impl Context {
     pub(super) async fn request_token(&mut self) -> Result<Response<Body>, Status> {
+        let dry_run = self.create_options()?;
+        let mut request = self.decode_part("authentication.k8s.io/v1", "TokenRequest")?;
+        request["metadata"]["name"] = json!(self.info.name);
+        request["metadata"]["namespace"] = json!(self.info.namespace);
+        if request["spec"]["audiences"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+        {
+            request["spec"]["audiences"] = json!(self.shared.tokens.audiences());
+        }
         let account = self.find()?;
         self.settle(account.revision).await?;
         let account = account.value(&self.stored_kind);
-        let mut request = parse(&self.headers, &self.body, "TokenRequest")?;
-        settle_type(&mut request, "authentication.k8s.io/v1", "TokenRequest")?;
         self.check_node(&request)?;
-        let dry_run = self.info.query.dry_run("CreateOptions")?;
         let shown = Some(("authentication.k8s.io/v1", "TokenRequest"));
         let request = self
             .admit_unstored(Operation::Create, shown, request, dry_run)

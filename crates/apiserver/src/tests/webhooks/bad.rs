@@ -40,7 +40,29 @@ async fn failures_close_or_open_by_their_policy() {
         world.respond_with(move |_, _| Box::pin(async move { (code, body.to_owned()) }));
         assert_eq!(message(&server).await, expected, "{body}");
     };
-    check(200, "<html>", "failed to call webhook: couldn't get version/kind; json parse error: invalid character '<' looking for beginning of value").await;
+    let no_review = "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal string \
+         into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+         \"json:\\\"kind,omitempty\\\"\" }";
+    check(200, "<html>", no_review).await;
+    check(
+        200,
+        r#"{"kind":"Pod","apiVersion":"v1"}"#,
+        "failed to call webhook: no kind \"Pod\" is registered for version \"v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+    )
+    .await;
+    check(
+        200,
+        r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1"}"#,
+        "failed to call webhook: converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion",
+    )
+    .await;
+    check(
+        200,
+        r#"{"response":{"allowed":"no"}}"#,
+        "failed to call webhook: json: cannot unmarshal string into Go struct field \
+         AdmissionResponse.response.allowed of type bool",
+    )
+    .await;
     check(500, "boom", "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding").await;
     check(
         404,
@@ -57,7 +79,7 @@ async fn failures_close_or_open_by_their_policy() {
     check(
         200,
         "{}",
-        "failed to call webhook: Object 'Kind' is missing in '{}'",
+        "received invalid webhook response: webhook response was absent",
     )
     .await;
     world.answer(|_, _| patch(json!([])));
