@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
@@ -31,6 +32,8 @@ struct Log {
     /// Paths.
     reads: Vec<String>,
     refusals: Vec<Refusal>,
+    /// How long each write takes.
+    latency: Duration,
     /// By path, with its query: what is answered instead of the server.
     answers: BTreeMap<String, Value>,
 }
@@ -58,6 +61,10 @@ impl Recording {
                 });
                 if write.is_none() {
                     log.lock().reads.push(request.uri().path().to_string());
+                }
+                let latency = log.lock().latency;
+                if write.is_some() && !latency.is_zero() {
+                    tokio::time::sleep(latency).await;
                 }
                 let refused = log.refused(request.method(), request.uri().path());
                 let response: Response<Body> = match (refused, log.answer(&request)) {
@@ -90,6 +97,10 @@ impl Recording {
 
     pub(crate) fn refuse(&self, refusal: Refusal) {
         self.lock().refusals.push(refusal);
+    }
+
+    pub(crate) fn slow_down(&self, latency: Duration) {
+        self.lock().latency = latency;
     }
 
     /// Answers this read from now on, whatever the server has.
