@@ -4,6 +4,8 @@
 //! numbers, four bytes each. Slots are given out in order and index buckets are sorted, so what a
 //! reader sees depends only on the sequence of events.
 
+mod by_labels;
+
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -11,7 +13,8 @@ use std::sync::Arc;
 
 use api::collections::HashMap;
 use api::collections::KeyedState;
-use api::{Istr, Key, Meta, Resource, Uid};
+use api::{Istr, Key, LabelSet, Meta, Resource, Uid};
+use by_labels::ByLabels;
 use hashbrown::HashTable;
 
 /// The objects of one kind.
@@ -40,6 +43,7 @@ struct Inner<K> {
     by_key: HashTable<u32>,
     by_namespace: HashMap<Istr, BTreeSet<u32>>,
     indexes: Vec<Bucketed<K>>,
+    by_labels: Option<ByLabels>,
     resource_version: u64,
     relist: u32,
 }
@@ -73,6 +77,7 @@ impl<K: Resource> Store<K> {
                 by_key: HashTable::new(),
                 by_namespace: HashMap::default(),
                 indexes: Vec::new(),
+                by_labels: None,
                 resource_version: 0,
                 relist: 0,
             }),
@@ -100,6 +105,21 @@ impl<K: Resource> Store<K> {
             }
         }
         inner.indexes.push(bucketed);
+    }
+
+    /// Adds the index that [`Store::labelled`] reads; a second one is the same.
+    pub fn index_labels(&self) {
+        let mut inner = self.write();
+        if inner.by_labels.is_some() {
+            return;
+        }
+        let mut by_labels = ByLabels::default();
+        for (number, slot) in inner.slots.iter().enumerate() {
+            if let Some(slot) = slot {
+                by_labels.insert(slot.object.meta(), number as u32);
+            }
+        }
+        inner.by_labels = Some(by_labels);
     }
 
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
@@ -140,6 +160,18 @@ impl<K: Resource> Store<K> {
             .filter_map(|number| inner.object(*number))
             .filter(|object| keep(object))
             .cloned()
+            .collect()
+    }
+
+    /// The objects of a namespace whose labels `selects` accepts.
+    pub fn labelled(&self, namespace: &str, selects: impl FnMut(&LabelSet) -> bool) -> Vec<Arc<K>> {
+        let inner = self.read();
+        let by_labels = inner.by_labels.as_ref();
+        let by_labels = by_labels.expect("the store indexes labels where somebody selects by them");
+        let numbers = by_labels.select(namespace, selects);
+        numbers
+            .into_iter()
+            .filter_map(|number| inner.object(number).cloned())
             .collect()
     }
 
@@ -272,6 +304,13 @@ impl<K: Resource> Inner<K> {
                 for bucketed in &mut self.indexes {
                     bucketed.replace(&old, &object, number);
                 }
+                let (before, after) = (old.meta(), object.meta());
+                if let Some(by_labels) = &mut self.by_labels
+                    && before.labels != after.labels
+                {
+                    by_labels.remove(before, number);
+                    by_labels.insert(after, number);
+                }
                 Some(old)
             }
             None => {
@@ -296,6 +335,9 @@ impl<K: Resource> Inner<K> {
             .insert(number);
         for bucketed in &mut self.indexes {
             bucketed.insert(&object, number);
+        }
+        if let Some(by_labels) = &mut self.by_labels {
+            by_labels.insert(meta, number);
         }
         let key_hash = hash(&meta.namespace, &meta.name);
         self.slots[number as usize] = Some(Slot { object, relist });
@@ -327,6 +369,9 @@ impl<K: Resource> Inner<K> {
         }
         for bucketed in &mut self.indexes {
             bucketed.remove(&object, number);
+        }
+        if let Some(by_labels) = &mut self.by_labels {
+            by_labels.remove(object.meta(), number);
         }
         Some(object)
     }
@@ -425,6 +470,48 @@ mod tests {
         assert_eq!((listed.len(), placed(&listed)), (1, "n1".into()));
         assert_eq!((on_node.len(), placed(&on_node)), (1, "n1".into()));
         assert_eq!(names(&store.by(&BY_NODE, &node)), ["b"]);
+    }
+
+    fn labelled(name: &str, namespace: &str, app: &str) -> Arc<Pod> {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","labels":{{"app":"{app}"}}}}}}"#
+        );
+        Arc::new(Pod::decode(json.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn objects_are_found_by_their_labels_and_each_set_of_labels_is_asked_once() {
+        let store = Store::new();
+        store.put(labelled("early", "ns", "web"));
+        store.index_labels();
+        for (name, app) in [("a", "db"), ("b", "web"), ("c", "web"), ("d", "web")] {
+            store.put(labelled(name, "ns", app));
+        }
+        store.put(labelled("elsewhere", "other", "web"));
+        let asked = std::cell::Cell::new(0);
+        let of = |app: &str| {
+            asked.set(0);
+            let found = store.labelled("ns", |labels| {
+                asked.set(asked.get() + 1);
+                labels.get("app") == Some(app)
+            });
+            names(&found)
+        };
+        assert_eq!(of("web"), ["early", "b", "c", "d"]);
+        assert_eq!(asked.get(), 2);
+        store.put(labelled("b", "ns", "db"));
+        store.remove("ns", "c");
+        store.begin_relist();
+        for (name, app) in [("early", "web"), ("a", "db"), ("b", "db")] {
+            store.put(labelled(name, "ns", app));
+        }
+        store.end_relist();
+        assert_eq!(
+            (of("web"), of("db")),
+            (vec!["early".into()], vec!["a".into(), "b".into()])
+        );
+        store.remove("ns", "early");
+        assert_eq!((of("web").len(), asked.get()), (0, 1));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use client::{Body, BoxError, Transport};
@@ -31,6 +32,8 @@ struct Log {
     /// Paths.
     reads: Vec<String>,
     refusals: Vec<Refusal>,
+    /// How long each write takes.
+    latency: Duration,
     /// By path, with its query: what is answered instead of the server.
     answers: BTreeMap<String, Value>,
     /// By path, with its query: what is never answered.
@@ -64,6 +67,10 @@ impl Recording {
                 if log.hangs(&request) {
                     std::future::pending::<()>().await;
                 }
+                let latency = log.lock().latency;
+                if write.is_some() && !latency.is_zero() {
+                    tokio::time::sleep(latency).await;
+                }
                 let refused = log.refused(request.method(), request.uri().path());
                 let response: Response<Body> = match (refused, log.answer(&request)) {
                     (Some(code), _) => refusal(code),
@@ -95,6 +102,10 @@ impl Recording {
 
     pub(crate) fn refuse(&self, refusal: Refusal) {
         self.lock().refusals.push(refusal);
+    }
+
+    pub(crate) fn slow_down(&self, latency: Duration) {
+        self.lock().latency = latency;
     }
 
     /// Answers this read from now on, whatever the server has.

@@ -232,6 +232,11 @@ impl World {
         self.recording.hang(path);
     }
 
+    /// Each write takes so long from now on.
+    pub fn slow_down(&self, latency: Duration) {
+        self.recording.slow_down(latency);
+    }
+
     /// Refuses the controllers' next `times` requests with this method to a path that ends so.
     pub fn refuse(&self, method: &str, path: &str, code: u16, times: usize) {
         let method = method

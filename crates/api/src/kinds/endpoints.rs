@@ -1,10 +1,10 @@
 //! What controllers read of an Endpoints object.
 //!
 //! endpoints-controller computes the subsets from pods and compares; a digest is enough for that. Subsets are kept only
-//! of objects that it does not manage: those may have to be mirrored.
+//! of objects that it does not manage and that may have to be mirrored: in protobuf, in which an address takes a hundred
+//! bytes, and four times as many as a struct of texts.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,18 @@ use super::endpoint_slice::TargetRef;
 use crate::hash::Digest;
 use crate::intern::Istr;
 use crate::meta::{Meta, WireMeta, or_default};
-use crate::protobuf::{Malformed, Message, Value};
+use crate::protobuf::{self, Malformed, Message, Value, Writer};
 use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_protobuf};
 
 /// The label that names who writes an Endpoints object.
 pub const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 /// Its value on those that are written from pods.
 pub const ENDPOINT_CONTROLLER: &str = "endpoint-controller";
+/// The annotation of Endpoints through which leaders of old were elected: they have no service and no addresses.
+pub const LEADER_ELECTION: &str = "control-plane.alpha.kubernetes.io/leader";
+
+/// The label that keeps Endpoints from being mirrored in slices.
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoints {
@@ -27,8 +32,8 @@ pub struct Endpoints {
     pub digest: u64,
     /// How many addresses all subsets have together.
     pub addresses: usize,
-    /// None where endpoints-controller manages them.
-    pub subsets: Option<Arc<[Subset<'static>]>>,
+    /// As in protobuf; none where nobody reads them.
+    subsets: Option<Box<[u8]>>,
 }
 
 /// Addresses that share their ports.
@@ -131,44 +136,59 @@ impl Address<'_> {
         }
     }
 
-    fn into_owned(self) -> Address<'static> {
-        Address {
-            ip: owned(self.ip),
-            hostname: owned(self.hostname),
-            node_name: self.node_name.map(owned),
-            target_ref: self.target_ref.map(TargetRef::into_owned),
+    fn write(&self, writer: &mut Writer) {
+        writer.text(1, &self.ip);
+        if let Some(target) = &self.target_ref {
+            writer.message(2, |writer| target.write(writer));
+        }
+        if !self.hostname.is_empty() {
+            writer.text(3, &self.hostname);
+        }
+        if let Some(node) = &self.node_name {
+            writer.text(4, node);
         }
     }
 }
 
-fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
-    Cow::Owned(text.into_owned())
+impl Subset<'_> {
+    fn write(&self, writer: &mut Writer) {
+        for (field, addresses) in [(1, &self.addresses), (2, &self.not_ready_addresses)] {
+            for address in addresses {
+                writer.message(field, |writer| address.write(writer));
+            }
+        }
+        for port in &self.ports {
+            writer.message(3, |writer| port.write(writer));
+        }
+    }
 }
 
-impl Subset<'_> {
-    pub fn into_owned(self) -> Subset<'static> {
-        let owned = |addresses: Vec<Address<'_>>| {
-            let addresses = addresses.into_iter();
-            addresses.map(Address::into_owned).collect()
-        };
-        Subset {
-            addresses: owned(self.addresses),
-            not_ready_addresses: owned(self.not_ready_addresses),
-            ports: self.ports,
+impl SubsetPort {
+    fn write(&self, writer: &mut Writer) {
+        writer.text(1, &self.name);
+        writer.number(2, i64::from(self.port));
+        writer.text(3, &self.protocol);
+        if let Some(protocol) = &self.app_protocol {
+            writer.text(4, protocol);
         }
     }
 }
 
 impl TargetRef<'_> {
-    fn into_owned(self) -> TargetRef<'static> {
-        TargetRef {
-            kind: owned(self.kind),
-            namespace: owned(self.namespace),
-            name: owned(self.name),
-            uid: owned(self.uid),
-            api_version: owned(self.api_version),
-            resource_version: owned(self.resource_version),
-            field_path: owned(self.field_path),
+    fn write(&self, writer: &mut Writer) {
+        let fields = [
+            (1, &self.kind),
+            (2, &self.namespace),
+            (3, &self.name),
+            (4, &self.uid),
+            (5, &self.api_version),
+            (6, &self.resource_version),
+            (7, &self.field_path),
+        ];
+        for (field, text) in fields {
+            if !text.is_empty() {
+                writer.text(field, text);
+            }
         }
     }
 }
@@ -193,6 +213,17 @@ impl Resource for Endpoints {
 }
 
 impl Endpoints {
+    /// May slices mirror it, whatever its service is?
+    pub fn is_mirrored(&self) -> bool {
+        is_mirrored(&self.metadata)
+    }
+
+    /// Its addresses; none where they are not kept because endpoints-controller manages them, or nobody mirrors them.
+    pub fn subsets(&self) -> Option<Vec<Subset<'_>>> {
+        let kept = protobuf::read::<Wire<'_>>(self.subsets.as_deref()?);
+        Some(kept.unwrap_or_default().subsets)
+    }
+
     /// The same with its subsets, whoever manages them.
     pub fn decode_in_full(json: &[u8]) -> Result<Endpoints, DecodeError> {
         let wire = decode_json::<Wire<'_>>(&Endpoints::TYPE, json)?;
@@ -212,8 +243,13 @@ impl From<Wire<'_>> for Endpoints {
     fn from(wire: Wire<'_>) -> Endpoints {
         let manager = wire.metadata.labels.get(ENDPOINTS_MANAGED_BY);
         let is_foreign = manager != Some(ENDPOINT_CONTROLLER);
-        wire.view(is_foreign)
+        let is_read = is_foreign && is_mirrored(&wire.metadata);
+        wire.view(is_read)
     }
+}
+
+fn is_mirrored(meta: &Meta) -> bool {
+    meta.labels.get(SKIP_MIRROR) != Some("true") && meta.annotation(LEADER_ELECTION).is_none()
 }
 
 impl Wire<'_> {
@@ -225,11 +261,14 @@ impl Wire<'_> {
         Endpoints {
             addresses: counts.sum(),
             digest: digest_of(&self.subsets),
-            metadata: self.metadata,
             subsets: with_subsets.then(|| {
-                let subsets = self.subsets.into_iter();
-                subsets.map(Subset::into_owned).collect()
+                let mut writer = Writer::default();
+                for subset in &self.subsets {
+                    writer.message(2, |writer| subset.write(writer));
+                }
+                writer.finish()
             }),
+            metadata: self.metadata,
         }
     }
 }
@@ -330,14 +369,41 @@ mod tests {
     }
 
     #[test]
-    fn subsets_are_kept_where_somebody_else_manages_them() {
+    fn subsets_are_kept_where_they_may_be_mirrored() {
         let subsets =
             r#"[{"addresses":[{"ip":"10.0.0.1"}],"notReadyAddresses":[{"ip":"10.0.0.2"}]}]"#;
         let ours = endpoints(
             r#"{"endpoints.kubernetes.io/managed-by":"endpoint-controller"}"#,
             subsets,
         );
-        assert_eq!((ours.addresses, ours.subsets), (2, None));
-        assert!(endpoints("null", subsets).subsets.is_some());
+        assert_eq!((ours.addresses, ours.subsets()), (2, None));
+        let skipped = endpoints(
+            r#"{"endpointslice.kubernetes.io/skip-mirror":"true"}"#,
+            subsets,
+        );
+        assert_eq!((skipped.addresses, skipped.subsets()), (2, None));
+        assert!(endpoints("null", subsets).subsets().is_some());
+    }
+
+    #[test]
+    fn what_is_kept_of_subsets_is_all_of_them() {
+        let json = r#"[
+            {"addresses":[{"ip":"10.0.0.1","hostname":"h","nodeName":"n","targetRef":{"kind":"Pod","namespace":"ns","name":"a",
+              "uid":"u","apiVersion":"v1","resourceVersion":"7","fieldPath":"spec"}}],
+             "notReadyAddresses":[{"ip":"not an address"}],
+             "ports":[{"name":"web","port":80,"protocol":"TCP","appProtocol":"http"},{"port":-1}]},
+            {},
+            {"addresses":[{"ip":"::1","nodeName":""}]}]"#;
+        let held = endpoints("null", json);
+        let sent: Vec<Subset<'_>> = serde_json::from_str(json).unwrap();
+        assert_eq!(held.subsets(), Some(sent));
+    }
+
+    #[test]
+    fn an_address_is_kept_in_a_hundred_bytes() {
+        let address = r#"{"ip":"10.100.239.250","nodeName":"node-49","targetRef":{"kind":"Pod","namespace":"default",
+            "name":"kept-6b9c7d5f48-49999","uid":"00000000-0000-4000-8000-000000049999"}}"#;
+        let held = endpoints("null", &format!(r#"[{{"addresses":[{address}]}}]"#));
+        assert!(held.subsets.is_some_and(|kept| kept.len() <= 115));
     }
 }

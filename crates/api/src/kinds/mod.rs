@@ -72,7 +72,8 @@ pub use endpoint_slice::{
     intern_ports,
 };
 pub use endpoints::{
-    Address, ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, Subset, SubsetPort, digest_of,
+    Address, ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, LEADER_ELECTION, Subset,
+    SubsetPort, digest_of,
 };
 pub use horizontal_pod_autoscaler::{
     Behavior, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,

@@ -317,6 +317,33 @@ fn taken_addresses_and_ports_are_refused() {
 }
 
 #[test]
+fn a_load_balancer_with_a_local_policy_gets_a_port_for_health_checks() {
+    let taken = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30001});
+    let case = cluster([
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "ns", "name": "other"}, "spec": taken}),
+    ]);
+    let balanced = |policy: &str, more: Value| {
+        let mut spec = json!({"type": "LoadBalancer", "externalTrafficPolicy": policy, "ports": [{"port": 80}]});
+        if !more.is_null() {
+            spec["healthCheckNodePort"] = more;
+        }
+        service(spec)
+    };
+    let (local, _) = case.create(balanced("Local", Value::Null)).unwrap();
+    let port = at(&local, "spec.healthCheckNodePort").as_i64().unwrap();
+    assert!((30000..=32767).contains(&port) && port != 30001, "{port}");
+    assert!(!crate::strategy::services::node_ports(&local).contains(&port));
+    let (anywhere, _) = case.create(balanced("Cluster", Value::Null)).unwrap();
+    assert!(at(&anywhere, "spec.healthCheckNodePort").is_null());
+    let refused = case.create(balanced("Local", json!(30001)));
+    assert!(
+        refused
+            .unwrap_err()
+            .contains("spec.healthCheckNodePort: Invalid value: 30001")
+    );
+}
+
+#[test]
 fn dual_stack_services_get_one_address_of_each_family() {
     let mut case = cluster([]);
     case.networks.service_cidrs = ["10.0.0.0/16", "fd00::/112"]

@@ -89,6 +89,8 @@ pub fn controller(context: &Context) -> Runnable {
 
 /// The loop over budgets.
 pub(crate) fn budgets(context: &Context) -> Controller {
+    let pods = context.informers.store::<Pod>();
+    pods.index_labels();
     let triggers = Triggers {
         budgets: context.informers.store::<PodDisruptionBudget>(),
         recorder: context.recorder.clone(),
@@ -115,7 +117,7 @@ pub(crate) fn budgets(context: &Context) -> Controller {
         .reconciler(Budgets {
             context: context.clone(),
             budgets: context.informers.store::<PodDisruptionBudget>(),
-            pods: context.informers.store::<Pod>(),
+            pods,
             owners: Owners::new(context),
             consistency: Consistency::always().of::<PodDisruptionBudget>(context),
         })
@@ -238,9 +240,8 @@ impl Budgets {
             api::selector::LabelSelector::compile_optional(budget.spec.selector.as_ref())
                 .map_err(CountError::Selector)?;
         let namespace = &budget.metadata.namespace;
-        let mut pods = self
-            .pods
-            .select(namespace, |pod| selector.matches(&pod.metadata.labels));
+        let selects = |labels: &LabelSet| selector.matches(labels);
+        let mut pods = self.pods.labelled(namespace, selects);
         pods.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
         Ok(pods)
     }

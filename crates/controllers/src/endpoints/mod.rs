@@ -26,14 +26,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use api::kinds::{ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, Metadata, Pod, Service};
-use api::{Key, ObjectId, Resource, Uid};
+use api::kinds::{
+    ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, LEADER_ELECTION, Metadata, Pod, Service,
+    Subset,
+};
+use api::{Key, LabelSet, ObjectId, Resource, Uid};
 use client::DeleteOptions;
 use runtime::rate_limit::Backoff;
 use runtime::{
     Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Reconcile, Report, Store,
 };
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::Descriptor;
 use crate::oracle::View;
@@ -71,9 +75,6 @@ const RETRIES: u32 = 15;
 /// Somebody who edits Endpoints repeatedly is not answered more often than this.
 const EDIT_DELAY: Duration = Duration::from_secs(1);
 
-/// Leaders of old were elected through Endpoints, which have no service and are nobody's leftovers.
-const LEADER_ELECTION: &str = "control-plane.alpha.kubernetes.io/leader";
-
 pub struct EndpointsController {
     context: Context,
     services: Arc<Store<Service>>,
@@ -88,6 +89,8 @@ pub struct EndpointsController {
 pub fn controller(context: &Context, workers: usize, batch: Duration) -> Controller {
     let membership = Membership::new(context);
     let write_tracker = Arc::<WriteTracker>::default();
+    let pods = context.informers.store::<Pod>();
+    pods.index_labels();
     let informer = context.informers.of::<Endpoints>();
     // What is there when we begin may be left over from a time when nobody looked.
     let is_beginning = Arc::new(AtomicBool::new(true));
@@ -106,6 +109,7 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
         })
         .watches::<Endpoints>(move |change, queue| match change {
             Change::Added(held) => {
+                // Who elects leaders through Endpoints needs no service: they are nobody's leftovers.
                 let is_old = beginning.load(Ordering::Relaxed) || !listing.is_done();
                 if is_old && held.metadata.annotation(LEADER_ELECTION).is_none() {
                     queue.add(held.key());
@@ -127,7 +131,7 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
         .reconciler(EndpointsController {
             context: context.clone(),
             services: context.informers.store::<Service>(),
-            pods: context.informers.store::<Pod>(),
+            pods,
             endpoints: informer.store().clone(),
             trigger_times: TriggerTimes::default(),
             consistency: Consistency::always().of::<Endpoints>(context),
@@ -135,6 +139,16 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
         });
     is_beginning.store(false, Ordering::Relaxed);
     controller
+}
+
+/// As it is sent: a thousand addresses are not made a tree of values first.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Value,
+    subsets: &'a [Subset<'a>],
 }
 
 fn is_managed(endpoints: &Endpoints) -> bool {
@@ -154,9 +168,8 @@ impl EndpointsController {
             report.decide(id, [line]);
             return Ok(());
         }
-        let mut selects = api::labels::Matcher::new(|labels| service.selects(labels));
-        let selected = |pod: &Pod| selects.of(&pod.metadata.labels);
-        let pods = self.pods.select(&key.namespace, selected);
+        let selects = |labels: &LabelSet| service.selects(labels);
+        let pods = self.pods.labelled(&key.namespace, selects);
         let snapshot = Snapshot {
             triggered_at: self.trigger_times.observe(&service, &pods),
             endpoints: self.endpoints.get(key),
@@ -200,10 +213,13 @@ impl EndpointsController {
                 json!(meta)
             }
         };
-        let body = json!({
-            "apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": plan.subsets,
-        });
-        let body = body.to_string();
+        let written = Written {
+            api_version: "v1",
+            kind: "Endpoints",
+            metadata,
+            subsets: &plan.subsets,
+        };
+        let body = serde_json::to_string(&written).unwrap_or_default();
         let answer = match plan.action {
             Action::Create => {
                 client

@@ -1,6 +1,7 @@
 //! The subsets that an Endpoints object should have, from pods: ports that the same addresses have stand together.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,8 +15,15 @@ pub const CAPACITY: usize = 1000;
 
 /// The pods that have the same ports.
 struct Group<'a> {
+    ports: Vec<SubsetPort>,
     ready: Vec<Address<'a>>,
     not_ready: Vec<Address<'a>>,
+}
+
+#[derive(Default)]
+struct Groups<'a> {
+    all: Vec<Group<'a>>,
+    by_ports: HashMap<Vec<SubsetPort>, usize>,
 }
 
 /// All subsets, sorted.
@@ -26,7 +34,7 @@ pub fn subsets<'a>(service: &Service, pods: &'a [Arc<Pod>]) -> Vec<Subset<'a>> {
     if is_without_ports && service.spec.cluster_ip != "None" {
         return Vec::new();
     }
-    let mut groups: Vec<(Vec<SubsetPort>, Group<'a>)> = Vec::new();
+    let mut groups = Groups::default();
     let mut by_body: HashMap<usize, Option<usize>> = HashMap::default();
     for pod in pods {
         if !has_endpoint(pod) || (pod.metadata.is_terminating() && !publishes_all) {
@@ -39,38 +47,35 @@ pub fn subsets<'a>(service: &Service, pods: &'a [Arc<Pod>]) -> Vec<Subset<'a>> {
         let body = Arc::as_ptr(&pod.body) as usize;
         let group = *by_body
             .entry(body)
-            .or_insert_with(|| group_of(ports(service, pod), is_without_ports, &mut groups));
+            .or_insert_with(|| groups.of(ports(service, pod), is_without_ports));
         let Some(group) = group else {
             continue;
         };
-        let (_, group) = &mut groups[group];
+        let group = &mut groups.all[group];
         match publishes_all || pod.is_ready() {
             true => group.ready.push(address),
             false => group.not_ready.push(address),
         }
     }
-    groups.retain(|(_, group)| !group.ready.is_empty() || !group.not_ready.is_empty());
-    packed(groups)
+    packed(&groups.all)
 }
 
-/// The group with these ports. A pod that has none of the service's ports is in no group.
-fn group_of(
-    ports: Vec<SubsetPort>,
-    is_without_ports: bool,
-    groups: &mut Vec<(Vec<SubsetPort>, Group<'_>)>,
-) -> Option<usize> {
-    if ports.is_empty() && !is_without_ports {
-        return None;
+impl Groups<'_> {
+    /// The group with these ports. A pod that has none of the service's ports is in no group.
+    fn of(&mut self, ports: Vec<SubsetPort>, is_without_ports: bool) -> Option<usize> {
+        if ports.is_empty() && !is_without_ports {
+            return None;
+        }
+        let number = self.by_ports.entry(ports).or_insert_with_key(|ports| {
+            self.all.push(Group {
+                ports: ports.clone(),
+                ready: Vec::new(),
+                not_ready: Vec::new(),
+            });
+            self.all.len() - 1
+        });
+        Some(*number)
     }
-    let held = groups.iter().position(|(held, _)| *held == ports);
-    Some(held.unwrap_or_else(|| {
-        let group = Group {
-            ready: Vec::new(),
-            not_ready: Vec::new(),
-        };
-        groups.push((ports, group));
-        groups.len() - 1
-    }))
 }
 
 /// The ports of the service as the pod has them, sorted, each once.
@@ -90,48 +95,37 @@ fn ports(service: &Service, pod: &Pod) -> Vec<SubsetPort> {
 }
 
 /// Ports that the same groups have share a subset with the addresses of all these groups.
-fn packed<'a>(groups: Vec<(Vec<SubsetPort>, Group<'a>)>) -> Vec<Subset<'a>> {
-    let mut owners: Vec<(Option<&SubsetPort>, Vec<usize>)> = Vec::new();
-    for (number, (ports, _)) in groups.iter().enumerate() {
-        let each: Vec<Option<&SubsetPort>> = match ports.as_slice() {
+fn packed<'a>(groups: &[Group<'a>]) -> Vec<Subset<'a>> {
+    let mut owners: BTreeMap<Option<&SubsetPort>, Vec<usize>> = BTreeMap::new();
+    for (number, group) in groups.iter().enumerate() {
+        let each: Vec<Option<&SubsetPort>> = match group.ports.as_slice() {
             [] => vec![None],
             ports => ports.iter().map(Some).collect(),
         };
         for port in each {
-            match owners.iter_mut().find(|(held, _)| *held == port) {
-                Some((_, groups)) => groups.push(number),
-                None => owners.push((port, vec![number])),
-            }
+            owners.entry(port).or_default().push(number);
         }
     }
-    let mut packed: Vec<(Vec<usize>, Vec<SubsetPort>)> = Vec::new();
+    let mut packed: BTreeMap<Vec<usize>, Vec<SubsetPort>> = BTreeMap::new();
     for (port, owners) in owners {
-        let ports = port.cloned();
-        match packed.iter_mut().find(|(held, _)| *held == owners) {
-            Some((_, held)) => held.extend(ports),
-            None => packed.push((owners, ports.into_iter().collect())),
-        }
+        packed.entry(owners).or_default().extend(port.cloned());
     }
     let mut subsets: Vec<Subset<'a>> = packed
         .into_iter()
-        .map(|(owners, ports)| subset(&groups, &owners, ports))
+        .map(|(owners, ports)| subset(groups, &owners, ports))
         .collect();
     subsets.sort_by(|one, two| one.ports.cmp(&two.ports));
     subsets
 }
 
-fn subset<'a>(
-    groups: &[(Vec<SubsetPort>, Group<'a>)],
-    owners: &[usize],
-    mut ports: Vec<SubsetPort>,
-) -> Subset<'a> {
+/// `ports` are sorted.
+fn subset<'a>(groups: &[Group<'a>], owners: &[usize], ports: Vec<SubsetPort>) -> Subset<'a> {
     let all = |of: for<'b> fn(&'b Group<'a>) -> &'b [Address<'a>]| {
-        let lists = owners.iter().map(|owner| of(&groups[*owner].1));
+        let lists = owners.iter().map(|owner| of(&groups[*owner]));
         let mut addresses: Vec<Address<'a>> = lists.flatten().cloned().collect();
         addresses.sort_by(|one, two| order(one).cmp(&order(two)));
         addresses
     };
-    ports.sort();
     Subset {
         addresses: all(|group| &group.ready),
         not_ready_addresses: all(|group| &group.not_ready),

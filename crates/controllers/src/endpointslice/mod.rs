@@ -31,6 +31,7 @@ pub mod packing;
 pub mod plan;
 mod reason;
 pub mod snapshot;
+mod throttle;
 pub mod topology;
 mod traffic_distribution;
 
@@ -43,7 +44,7 @@ use std::time::Duration;
 
 use api::collections::HashMap;
 use api::kinds::{EndpointSlice, Node, Pod, Service};
-use api::{Istr, Key, ObjectId, Resource};
+use api::{Istr, Key, LabelSet, ObjectId, Resource};
 use parking_lot::Mutex;
 use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
@@ -51,6 +52,7 @@ use runtime::{
     Change, Context, Controller, Error, EventType, Loop, Next, ObjectRef, Queue, Reconcile, Report,
     Runnable, Store,
 };
+use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
@@ -60,6 +62,7 @@ use metrics::SliceMetrics;
 use ownership::CONTROLLER;
 use plan::plan;
 use snapshot::{Closeness, Snapshot};
+use throttle::WriteThrottle;
 use topology::{Event, Hinted, Zones, is_overloaded};
 
 pub use invariants::{Published, converged, safe};
@@ -136,6 +139,7 @@ pub struct EndpointSlices {
     nodes: Arc<Store<Node>>,
     slices: Arc<OwnSlices>,
     trigger_times: TriggerTimes,
+    throttle: WriteThrottle,
     topology: Arc<Topology>,
     metrics: SliceMetrics,
 }
@@ -144,6 +148,8 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
     let metrics = SliceMetrics::new(&context.metrics);
     let slices = OwnSlices::new(context, CONTROLLER, metrics.changes.clone());
     let membership = Membership::new(context);
+    let pods = context.informers.store::<Pod>();
+    pods.index_labels();
     let topology = Arc::<Topology>::default();
     let (own, batch) = (slices.clone(), settings.batch);
     let services = Loop::on_objects::<Service>(context, BACKOFF)
@@ -181,9 +187,10 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
     let services = services.reconciler(EndpointSlices {
         max_endpoints: settings.max_endpoints.max(1),
         services: context.informers.store::<Service>(),
-        pods: context.informers.store::<Pod>(),
+        pods,
         nodes: context.informers.store::<Node>(),
         trigger_times: TriggerTimes::default(),
+        throttle: WriteThrottle::default(),
         context: context.clone(),
         slices,
         topology,
@@ -208,8 +215,12 @@ impl EndpointSlices {
         report.decide(id, reason::explain(&snapshot, &plan));
         self.topology.remember(key, &plan.hinted);
         self.metrics.planned(&snapshot.service, &plan);
+        let began = Instant::now();
         let failures = self.apply(&snapshot, &plan).await;
         if failures.is_empty() {
+            if !plan.is_nothing() {
+                self.throttle.written(key, began.elapsed());
+            }
             return Ok(());
         }
         let service = &snapshot.service;
@@ -226,9 +237,8 @@ impl EndpointSlices {
     /// What the caches say, if they are as new as our own writes.
     fn observe(&self, key: &Key, service: Arc<Service>) -> Result<Snapshot, Error> {
         let slices = self.slices.of(key)?;
-        let mut selects = api::labels::Matcher::new(|labels| service.selects(labels));
-        let selected = |pod: &Pod| selects.of(&pod.metadata.labels);
-        let pods = self.pods.select(&key.namespace, selected);
+        let selects = |labels: &LabelSet| service.selects(labels);
+        let pods = self.pods.labelled(&key.namespace, selects);
         let zones = match Closeness::of(&service, self.context.gates) {
             Closeness::Proportional => self.topology.zones(&self.nodes),
             _ => Arc::default(),
@@ -282,6 +292,9 @@ impl EndpointSlices {
 
 impl Reconcile for EndpointSlices {
     async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        if let Some(wait) = self.throttle.wait(key) {
+            return Ok(Next::After(wait));
+        }
         let result = self.sync(key, report).await;
         self.metrics.synced(result.as_ref().err());
         result?;

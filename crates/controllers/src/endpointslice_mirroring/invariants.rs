@@ -5,7 +5,7 @@ use api::Resource;
 use super::plan::{Snapshot, plan};
 
 /// Each address that can be mirrored is an endpoint, and nothing else is.
-pub fn converged(snapshot: &Snapshot) -> Result<(), String> {
+pub fn converged(snapshot: &Snapshot<'_>) -> Result<(), String> {
     let plan = plan(snapshot);
     let left = (plan.create.len(), plan.update.len(), plan.delete.len());
     match left {

@@ -87,9 +87,6 @@ const BACKOFF: Backoff = Backoff {
 /// Upstream's number: a quarter of an hour of trying.
 const RETRIES: u32 = 15;
 
-const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
-const LEADER_ELECTION: &str = "control-plane.alpha.kubernetes.io/leader";
-
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub workers: usize,
@@ -115,8 +112,8 @@ pub fn controller(context: &Context, settings: Settings) -> Controller {
         .queue("endpoint_slice_mirroring")
         .watches::<Endpoints>(|change, queue| {
             let concerns = match &change {
-                Change::Added(held) | Change::Deleted(held) => is_mirrored(held),
-                Change::Updated { old, new } => is_mirrored(old) || is_mirrored(new),
+                Change::Added(held) | Change::Deleted(held) => held.is_mirrored(),
+                Change::Updated { old, new } => old.is_mirrored() || new.is_mirrored(),
             };
             if concerns {
                 queue.add(change.object().key());
@@ -149,28 +146,22 @@ pub fn controller(context: &Context, settings: Settings) -> Controller {
         })
 }
 
-/// May it be mirrored at all, whatever its service is?
-pub fn is_mirrored(endpoints: &Endpoints) -> bool {
-    let meta = &endpoints.metadata;
-    meta.labels.get(SKIP_MIRROR) != Some("true") && meta.annotation(LEADER_ELECTION).is_none()
-}
-
 impl Mirroring {
     async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), Error> {
         let slices = self.slices.of(key)?;
-        let endpoints = self.endpoints.get(key).filter(|held| is_mirrored(held));
+        let endpoints = self.endpoints.get(key).filter(|held| held.is_mirrored());
         let service = self.services.get(key);
         let service = service.filter(|service| service.spec.selector.is_empty());
         let (Some(endpoints), Some(service)) = (endpoints, service) else {
             return self.clean_up(key, &slices).await;
         };
-        let Some(subsets) = self.subsets(&endpoints).await? else {
+        let Some(endpoints) = self.in_full(endpoints).await? else {
             return Ok(());
         };
         let snapshot = Snapshot {
             max_addresses: self.max_addresses,
-            endpoints,
-            subsets: repack(&subsets),
+            endpoints: &endpoints,
+            subsets: repack(&endpoints.subsets().unwrap_or_default()),
             slices,
         };
         let plan = plan(&snapshot);
@@ -180,13 +171,11 @@ impl Mirroring {
         self.apply(key, &snapshot, &plan).await
     }
 
-    /// Those that endpoints-controller has written are not in the cache; it no longer does once the selector is gone.
-    async fn subsets(
-        &self,
-        endpoints: &Endpoints,
-    ) -> Result<Option<Arc<[api::kinds::Subset<'static>]>>, Error> {
-        if let Some(subsets) = &endpoints.subsets {
-            return Ok(Some(subsets.clone()));
+    /// The addresses that endpoints-controller has written are not in the cache; it no longer does once the selector is
+    /// gone.
+    async fn in_full(&self, endpoints: Arc<Endpoints>) -> Result<Option<Arc<Endpoints>>, Error> {
+        if endpoints.subsets().is_some() {
+            return Ok(Some(endpoints));
         }
         let (client, meta) = (&self.context.client, &endpoints.metadata);
         match client
@@ -194,7 +183,7 @@ impl Mirroring {
             .await
         {
             Ok(found) => match Endpoints::decode_in_full(&found) {
-                Ok(found) => Ok(found.subsets),
+                Ok(found) => Ok(Some(Arc::new(found))),
                 Err(error) => Err(Error::Terminal(error.to_string())),
             },
             // The cache will know soon.
@@ -215,8 +204,8 @@ impl Mirroring {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn warn(&self, snapshot: &Snapshot, counts: Counts) {
-        let object = ObjectRef::of(&*snapshot.endpoints);
+    fn warn(&self, snapshot: &Snapshot<'_>, counts: Counts) {
+        let object = ObjectRef::of(snapshot.endpoints);
         let event = |reason: &'static str, message: String| {
             let recorder = &self.context.recorder;
             recorder.event(&object, EventType::Warning, reason, message);
@@ -237,7 +226,12 @@ impl Mirroring {
     }
 
     /// Creates, then updates, then deletes, so that nobody who follows sees fewer endpoints than there are.
-    async fn apply(&self, key: &Key, snapshot: &Snapshot, plan: &Plan<'_>) -> Result<(), Error> {
+    async fn apply(
+        &self,
+        key: &Key,
+        snapshot: &Snapshot<'_>,
+        plan: &Plan<'_>,
+    ) -> Result<(), Error> {
         for mirror in &plan.create {
             let body = body(snapshot, plan, mirror);
             match self.slices.create(key, body).await {
@@ -261,7 +255,7 @@ impl Mirroring {
 }
 
 /// A slice as it is written.
-fn body(snapshot: &Snapshot, plan: &Plan<'_>, mirror: &Mirror<'_>) -> String {
+fn body(snapshot: &Snapshot<'_>, plan: &Plan<'_>, mirror: &Mirror<'_>) -> String {
     let meta = &snapshot.endpoints.metadata;
     let mut metadata = json!({
         "namespace": meta.namespace, "labels": plan.labels,

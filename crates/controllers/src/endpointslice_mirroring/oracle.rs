@@ -6,7 +6,7 @@ use api::kinds::{EndpointSlice, Endpoints, MANAGED_BY, SERVICE_NAME, Service};
 
 use super::invariants::converged;
 use super::plan::Snapshot;
-use super::{CONTROLLER, DESCRIPTOR, is_mirrored, repack};
+use super::{CONTROLLER, DESCRIPTOR, repack};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
@@ -28,10 +28,10 @@ impl Oracle for MirroringOracle {
             let meta = &endpoints.metadata;
             let service = world.store::<Service>().find(&meta.namespace, &meta.name);
             let is_bare = service.is_some_and(|service| service.spec.selector.is_empty());
-            let Some(subsets) = endpoints.subsets.clone() else {
+            let Some(subsets) = endpoints.subsets() else {
                 continue;
             };
-            if !is_bare || !is_mirrored(&endpoints) {
+            if !is_bare || !endpoints.is_mirrored() {
                 continue;
             }
             let mut slices = world.store::<EndpointSlice>().in_namespace(&meta.namespace);
@@ -43,7 +43,7 @@ impl Oracle for MirroringOracle {
             converged(&Snapshot {
                 subsets: repack(&subsets),
                 max_addresses,
-                endpoints,
+                endpoints: &endpoints,
                 slices,
             })?;
         }

@@ -17,10 +17,10 @@ use super::CONTROLLER;
 /// What kubectl remembers of the last apply: of no use to consumers of slices, and large.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-pub struct Snapshot {
-    pub endpoints: Arc<Endpoints>,
+pub struct Snapshot<'a> {
+    pub endpoints: &'a Endpoints,
     /// Its subsets, repacked.
-    pub subsets: Vec<Subset<'static>>,
+    pub subsets: Vec<Subset<'a>>,
     /// The slices that mirror it now, by name.
     pub slices: Vec<Arc<EndpointSlice>>,
     /// The most addresses of a subset that are mirrored.
@@ -68,8 +68,8 @@ struct Group<'a> {
     endpoints: Vec<(KnownEndpoint, Endpoint<'a>)>,
 }
 
-pub fn plan(snapshot: &Snapshot) -> Plan<'_> {
-    let endpoints = &snapshot.endpoints;
+pub fn plan<'a>(snapshot: &'a Snapshot<'_>) -> Plan<'a> {
+    let endpoints = snapshot.endpoints;
     let mut counts = Counts::default();
     let groups = groups(&snapshot.subsets, snapshot.max_addresses, &mut counts);
     let mut plan = Plan {
@@ -101,7 +101,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan<'_> {
     plan
 }
 
-fn groups<'a>(subsets: &'a [Subset<'static>], most: usize, counts: &mut Counts) -> Vec<Group<'a>> {
+fn groups<'a>(subsets: &'a [Subset<'_>], most: usize, counts: &mut Counts) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for subset in subsets {
         let ports = intern_ports(subset.ports.iter().map(slice_port).collect());
@@ -164,7 +164,7 @@ impl<'a> Group<'a> {
 
 impl<'a> Plan<'a> {
     /// One slice for the group; what else there is of it goes.
-    fn mirror(&mut self, group: &Group<'a>, held: &[usize], snapshot: &Snapshot) {
+    fn mirror(&mut self, group: &Group<'a>, held: &[usize], snapshot: &Snapshot<'_>) {
         let Some((first, others)) = held.split_first() else {
             if !group.endpoints.is_empty() {
                 self.counts.added += group.endpoints.len();
@@ -218,7 +218,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Writes new slices over those of the same family that would be deleted.
-    fn reuse(&mut self, snapshot: &Snapshot) {
+    fn reuse(&mut self, snapshot: &Snapshot<'_>) {
         self.delete.retain(|number| {
             let family = snapshot.slices[*number].address_type;
             let Some(index) = self.create.iter().position(|new| new.family == family) else {

@@ -43,7 +43,7 @@ use std::time::Duration;
 use api::decision::Line;
 use api::kinds::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Pod};
 use api::selector::Selector;
-use api::{Clock, Gate, Key, ObjectId, Resource, ResourceType};
+use api::{Clock, Gate, Key, LabelSet, ObjectId, Resource, ResourceType};
 use parking_lot::Mutex;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
@@ -107,6 +107,8 @@ pub fn controller(
 ) -> Controller {
     // A flag of zero must not keep a processor busy.
     let period = period.max(SHORTEST_PERIOD);
+    let pods = context.informers.store::<Pod>();
+    pods.index_labels();
     let scales = Arc::new(Scales::new(&context.client));
     let known = Arc::new(Mutex::new(BTreeMap::new()));
     let (measures, seen) = (Measures::new(&context.metrics), known.clone());
@@ -137,7 +139,7 @@ pub fn controller(
             steady: runtime::clock::steady(&context.clock),
             context: context.clone(),
             autoscalers: context.informers.store::<HorizontalPodAutoscaler>(),
-            pods: context.informers.store::<Pod>(),
+            pods,
             metrics: Metrics::new(&context.client, &scales),
             scales,
             configuration,
@@ -369,9 +371,8 @@ impl Autoscalers {
         if let Some(known) = known.get_mut(key) {
             known.selector = Some(selector.clone());
         }
-        let mut pods = self
-            .pods
-            .select(&key.namespace, |pod| selector.matches(&pod.metadata.labels));
+        let selects = |labels: &LabelSet| selector.matches(labels);
+        let mut pods = self.pods.labelled(&key.namespace, selects);
         pods.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
         let scales_some = |other: &Selector| {
             let mut labels = pods.iter().map(|pod| &pod.metadata.labels);

@@ -1,4 +1,5 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
+mod bad_input;
 mod plan;
 mod sync;

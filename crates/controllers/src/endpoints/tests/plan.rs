@@ -87,7 +87,7 @@ fn pod(text: &str) -> Arc<Pod> {
     decode(&object)
 }
 
-fn snapshot(patch: Value, pods: &str) -> Snapshot {
+pub(super) fn snapshot(patch: Value, pods: &str) -> Snapshot {
     Snapshot {
         service: service(patch),
         pods: pods.split_whitespace().map(pod).collect(),
@@ -121,7 +121,7 @@ fn text(plan: &Plan<'_>) -> String {
     subsets.collect::<Vec<String>>().join(" | ")
 }
 
-fn check(patch: Value, pods: &str, expected: Expect) {
+pub(super) fn check(patch: Value, pods: &str, expected: Expect) {
     expected.assert_eq(&text(&plan(&snapshot(patch, pods))));
 }
 
@@ -240,7 +240,7 @@ fn an_address_says_who_it_is() {
 }
 
 /// As the API server has it after the plan was carried out.
-fn carried_out(before: &Snapshot) -> Arc<Endpoints> {
+pub(super) fn carried_out(before: &Snapshot) -> Arc<Endpoints> {
     let plan = plan(before);
     let metadata = json!({
         "name": "web", "namespace": "ns", "uid": "u", "resourceVersion": "5",
@@ -332,7 +332,7 @@ fn the_time_of_the_change_is_set_and_cleared_and_other_annotations_stay() {
     assert_eq!(of(&now), "mine=x");
 }
 
-fn many(from: usize, to: usize, state: &str) -> String {
+pub(super) fn many(from: usize, to: usize, state: &str) -> String {
     let pods: Vec<String> = (from..=to)
         .map(|number| format!("p{number}{state}"))
         .collect();

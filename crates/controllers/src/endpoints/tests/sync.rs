@@ -19,11 +19,11 @@ async fn running_with(world: World, batch: Duration) -> World {
     world
 }
 
-async fn running() -> World {
+pub(super) async fn running() -> World {
     running_with(World::new().await, Duration::ZERO).await
 }
 
-async fn service(world: &World) -> Value {
+pub(super) async fn service(world: &World) -> Value {
     let object = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": {"team": "a"}},
         "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
@@ -31,7 +31,7 @@ async fn service(world: &World) -> Value {
     world.create(&Service::TYPE, object).await
 }
 
-async fn pod(world: &World, name: &str, ip: &str) {
+pub(super) async fn pod(world: &World, name: &str, ip: &str) {
     let object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
         "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
@@ -48,7 +48,7 @@ async fn set_ready(world: &World, name: &str, ip: &str, ready: &str) {
     world.pod_status(name, status).await;
 }
 
-async fn stored(world: &World) -> String {
+pub(super) async fn stored(world: &World) -> String {
     let Some(held) = world.get(&Endpoints::TYPE, "web").await else {
         return "none".into();
     };

@@ -207,6 +207,33 @@ async fn changes_of_pods_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_changes_while_slices_are_written_and_as_long_after_is_written_together() {
+    let settings = super::super::Settings {
+        max_endpoints: 2,
+        ..super::world::SETTINGS
+    };
+    let (world, _) = super::world::running_with(settings).await;
+    for number in 1..=4 {
+        pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
+    }
+    service(&world, json!({})).await;
+    world.settle().await;
+    assert_eq!(world.written(), "POST endpointslices ×2");
+    world.slow_down(std::time::Duration::from_millis(100));
+    for (number, wait) in [(1, 50), (3, 100), (4, 0)] {
+        let ip = format!("10.0.0.{number}");
+        set_ready(&world, &format!("p{number}"), &ip, "False").await;
+        tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
+    }
+    world.settle().await;
+    assert_eq!(world.writes().len(), 2, "one of each slice");
+    assert_eq!(
+        published(&world).await,
+        "-10.0.0.1 10.0.0.2 | -10.0.0.3 -10.0.0.4"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_time_of_what_changed_is_published_and_goes_when_it_is_old() {
     let world = running().await;
     service(&world, json!({})).await;

@@ -7,8 +7,8 @@ use api::kinds::{Address, EndpointSlice, Endpoints, Subset};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
+use super::super::converged;
 use super::super::plan::{Mirror, Plan, Snapshot, endpoint, plan};
-use super::super::{converged, is_mirrored};
 use crate::service_endpoints::repack;
 
 fn decode<K: Resource>(value: &Value) -> Arc<K> {
@@ -34,15 +34,18 @@ fn subsets(text: &str) -> Value {
     json!(subsets)
 }
 
-fn snapshot(text: &str, patch: Value) -> Snapshot {
+pub(super) fn snapshot(text: &str, patch: Value) -> Snapshot<'static> {
     let mut metadata = json!({"name": "web", "namespace": "ns", "uid": "u1"});
     for (key, value) in patch.as_object().into_iter().flatten() {
         metadata[key] = value.clone();
     }
-    let endpoints: Arc<Endpoints> =
-        decode(&json!({"metadata": metadata, "subsets": subsets(text)}));
+    let object = json!({"metadata": metadata, "subsets": subsets(text)}).to_string();
+    // As long as the test lasts.
+    let endpoints: &Endpoints = Box::leak(Box::new(
+        Endpoints::decode_in_full(object.as_bytes()).unwrap(),
+    ));
     Snapshot {
-        subsets: repack(endpoints.subsets.as_ref().unwrap()),
+        subsets: repack(&endpoints.subsets().unwrap()),
         endpoints,
         slices: Vec::new(),
         max_addresses: 1000,
@@ -50,7 +53,12 @@ fn snapshot(text: &str, patch: Value) -> Snapshot {
 }
 
 /// The slice that mirrors this alone, after `patch`.
-fn with_slice(mut snapshot: Snapshot, name: &str, text: &str, patch: Value) -> Snapshot {
+fn with_slice(
+    mut snapshot: Snapshot<'static>,
+    name: &str,
+    text: &str,
+    patch: Value,
+) -> Snapshot<'static> {
     let alone = self::snapshot(text, json!({}));
     let plan = plan(&alone);
     let mirror = &plan.create[0];
@@ -68,7 +76,7 @@ fn with_slice(mut snapshot: Snapshot, name: &str, text: &str, patch: Value) -> S
     snapshot
 }
 
-fn text(plan: &Plan<'_>, snapshot: &Snapshot) -> String {
+fn text(plan: &Plan<'_>, snapshot: &Snapshot<'_>) -> String {
     let mirror = |verb: &str, mirror: &Mirror<'_>| {
         let name = mirror
             .slice
@@ -109,7 +117,7 @@ fn text(plan: &Plan<'_>, snapshot: &Snapshot) -> String {
     }
 }
 
-fn check(snapshot: Snapshot, expected: Expect) {
+fn check(snapshot: Snapshot<'_>, expected: Expect) {
     expected.assert_eq(&text(&plan(&snapshot), &snapshot));
 }
 
@@ -289,7 +297,7 @@ fn an_address_becomes_an_endpoint() {
 // Upstream: TestShouldMirror.
 #[test]
 fn some_endpoints_are_not_mirrored() {
-    let is = |patch: Value| is_mirrored(&snapshot("", patch).endpoints);
+    let is = |patch: Value| snapshot("", patch).endpoints.is_mirrored();
     assert!(
         is(json!({}))
             && is(json!({"labels": {"endpointslice.kubernetes.io/skip-mirror": "false"}}))
@@ -306,11 +314,8 @@ fn some_endpoints_are_not_mirrored() {
 #[test]
 fn subsets_are_repacked() {
     let pack = |text: &str| {
-        let subsets: Vec<Subset<'static>> = {
-            let text = subsets(text).to_string();
-            let list: Vec<Subset<'_>> = serde_json::from_str(&text).unwrap();
-            list.into_iter().map(Subset::into_owned).collect()
-        };
+        let text = subsets(text).to_string();
+        let subsets: Vec<Subset<'_>> = serde_json::from_str(&text).unwrap();
         let packed = repack(&subsets);
         let texts: Vec<String> = packed
             .iter()

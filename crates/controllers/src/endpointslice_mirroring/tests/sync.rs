@@ -4,25 +4,31 @@ use std::time::Duration;
 
 use api::Resource;
 use api::kinds::{EndpointSlice, Endpoints, Service};
+use runtime::Context;
 use serde_json::{Value, json};
 use testkit::World;
 
 use super::super::{Settings, controller};
 
-async fn running() -> World {
+pub(super) async fn running() -> World {
+    running_with_metrics().await.0
+}
+
+async fn running_with_metrics() -> (World, Context) {
     let mut world = World::new().await;
     let settings = Settings {
         workers: 2,
         max_addresses: 3,
         batch: Duration::ZERO,
     };
-    let running = controller(&world.context(), settings).run(world.stop());
+    let context = world.context();
+    let running = controller(&context, settings).run(world.stop());
     world.run(running);
     world.start().await;
-    world
+    (world, context)
 }
 
-async fn service(world: &World, selector: Value) {
+pub(super) async fn service(world: &World, selector: Value) {
     let object = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"selector": selector, "ports": [{"name": "http", "port": 80}]},
@@ -31,12 +37,17 @@ async fn service(world: &World, selector: Value) {
 }
 
 async fn endpoints(world: &World, addresses: &[&str]) -> Value {
-    let addresses: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
-    let object = json!({
-        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web", "labels": {"mine": "x"}, "annotations": {"also": "y"}},
-        "subsets": [{"addresses": addresses, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}],
-    });
+    let object = annotated(addresses, "y");
     world.create(&Endpoints::TYPE, object).await
+}
+
+pub(super) fn annotated(addresses: &[&str], annotation: &str) -> Value {
+    let addresses: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"name": "web", "labels": {"mine": "x"}, "annotations": {"also": annotation}},
+        "subsets": [{"addresses": addresses, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}],
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,4 +171,37 @@ async fn what_fails_is_tried_again_after_a_second() {
     assert_eq!(world.written(), "POST endpointslices -> 500 ×2");
     world.settle().await;
     assert_eq!(world.written(), "POST endpointslices");
+}
+
+// Upstream: TestReconcile (metrics), TestNumEndpointsAndSlices.
+#[tokio::test(start_paused = true)]
+async fn what_is_mirrored_is_counted() {
+    let (world, context) = running_with_metrics().await;
+    service(&world, json!(null)).await;
+    endpoints(&world, &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]).await;
+    world.settle().await;
+    let has = |lines: &[&str]| {
+        let text = context.metrics.render();
+        for line in lines {
+            let line = format!("endpoint_slice_mirroring_controller_{line}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    };
+    has(&[
+        "endpoints_desired 3",
+        "num_endpoint_slices 1",
+        "desired_endpoint_slices 1",
+        r#"changes{operation="create"} 1"#,
+        "endpoints_added_per_sync_sum 3",
+        "addresses_skipped_per_sync_sum 1",
+        "endpoints_sync_duration_count 2",
+    ]);
+    world.delete(&Endpoints::TYPE, "web").await;
+    world.settle().await;
+    has(&[
+        "endpoints_desired 0",
+        "num_endpoint_slices 0",
+        "desired_endpoint_slices 0",
+        r#"changes{operation="delete"} 1"#,
+    ]);
 }
