@@ -75,7 +75,7 @@ impl LabelSet {
     }
 }
 
-/// A matchesment about label sets that is made once for a run of objects that share theirs, as the pods
+/// A matching about label sets that is made once for a run of objects that share theirs, as the pods
 /// of one template do.
 pub struct Matcher<F> {
     matches: F,
@@ -91,14 +91,14 @@ impl<F: Fn(&LabelSet) -> bool> Matcher<F> {
     }
 
     pub fn of(&mut self, labels: &LabelSet) -> bool {
-        if let Some((last, matchesment)) = &self.last
+        if let Some((last, matching)) = &self.last
             && Arc::ptr_eq(&last.0, &labels.0)
         {
-            return *matchesment;
+            return *matching;
         }
-        let matchesment = (self.matches)(labels);
-        self.last = Some((labels.clone(), matchesment));
-        matchesment
+        let matching = (self.matches)(labels);
+        self.last = Some((labels.clone(), matching));
+        matching
     }
 }
 
@@ -185,17 +185,17 @@ mod tests {
     }
 
     #[test]
-    fn one_matchesment_for_a_run_of_equals() {
+    fn one_matching_for_a_run_of_equals() {
         let asked = std::cell::Cell::new(0);
         let mut is_web = Matcher::new(|labels: &LabelSet| {
             asked.set(asked.get() + 1);
             labels.get("app") == Some("web")
         });
         let [web, db] = ["web", "db"].map(|app| [("app", app)].into_iter().collect::<LabelSet>());
-        let matchesd: Vec<bool> = [&web, &web, &db, &db, &web]
+        let matched: Vec<bool> = [&web, &web, &db, &db, &web]
             .map(|set| is_web.of(set))
             .to_vec();
-        assert_eq!(matchesd, [true, true, false, false, true]);
+        assert_eq!(matched, [true, true, false, false, true]);
         assert_eq!(asked.get(), 3);
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {
 /// Makes a custom object, which was checked at the version of its request, what is stored: without what the stored
 /// version does not know, and with its defaults. That of the status comes with it, for whoever creates an object
 /// cannot write one.
-pub(crate) fn settle_custom(kind: &Kind, value: &mut Value) {
+pub(crate) fn normalize_custom(kind: &Kind, value: &mut Value) {
     let Some(version) = kind.custom() else {
         return;
     };

@@ -400,7 +400,7 @@ impl Context {
     }
 
     /// Waits until what was written or read would survive a crash.
-    pub(crate) async fn settle(&self, revision: u64) -> Result<(), Status> {
+    pub(crate) async fn wait_durable(&self, revision: u64) -> Result<(), Status> {
         self.shared
             .store
             .durable(revision)

@@ -414,7 +414,7 @@ mod tests {
         let second = refresh(&world.client, &first).await.unwrap();
         assert!(Arc::ptr_eq(&first.found, &second.found));
         world.define_widgets().await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let third = refresh(&world.client, &second).await.unwrap();
         assert!(third.found.named("widgets").is_some());
         assert!(third.found.named("pods").is_some(), "asked for anew");

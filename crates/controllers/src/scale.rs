@@ -280,7 +280,7 @@ mod tests {
         let (world, scales) = world().await;
         assert!(scales.resource("example.com/v1", "Widget").await.is_err());
         world.define_widgets().await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let resource = scales.resource("example.com/v1", "Widget").await.unwrap();
         let got = scales.get(&resource, "default", "x").await;
         assert_eq!(

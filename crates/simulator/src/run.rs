@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
             let mut managers = self.cluster.managers();
             managers.any(|it| oracles.has_rightful_failures(&it.metrics))
         };
-        self.user.settle(self.scenario.nodes).await;
+        self.user.restore(self.scenario.nodes).await;
         let settled = self.cluster.clock.now();
         let deadline = Instant::now() + PATIENCE;
         let mut next_tidy = Instant::now() + TIDY_EVERY;

@@ -330,7 +330,7 @@ impl User {
 
     /// Leaves nothing behind that can never be finished: nothing paused, no node tainted or cordoned, every workload
     /// at a version that works.
-    pub(crate) async fn settle(&self, nodes: usize) {
+    pub(crate) async fn restore(&self, nodes: usize) {
         for node in 0..nodes {
             self.annotate_node(node, nodes::behaviour::NODE_SILENT, false)
                 .await;

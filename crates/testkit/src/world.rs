@@ -212,7 +212,7 @@ impl World {
     }
 
     /// Lets virtual time pass until the controllers have written nothing for a while.
-    pub async fn settle(&self) {
+    pub async fn wait_until_idle(&self) {
         loop {
             let before = self.recording.len();
             tokio::time::sleep(QUIET).await;

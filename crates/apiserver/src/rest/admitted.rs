@@ -185,9 +185,9 @@ impl Context {
         })
         .await?;
         follow_opaque(&kind, &new.value, data, &mut new.opaque);
-        self.settle_namespace(&mut new.value)?;
+        self.match_namespace(&mut new.value)?;
         if !self.info.name.is_empty() {
-            self.settle_name(&mut new.value)?;
+            self.match_name(&mut new.value)?;
         }
         remove_server_metadata(&kind, &mut new.value);
         Ok(())
@@ -217,7 +217,7 @@ impl Context {
         if !change.changes_metadata {
             return Ok(());
         }
-        self.settle_namespace(&mut change.new)?;
+        self.match_namespace(&mut change.new)?;
         let name = text(&change.new, "name");
         if name != change.old.name() {
             let quoted = api::syntax::go_quote(name);

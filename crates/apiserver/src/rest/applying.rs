@@ -24,13 +24,13 @@ impl Context {
         let read = self.configuration(&api_version, &kind)?;
         let (mut config, duplicates) = (read.value, read.duplicates);
         self.check_declared(&config)?;
-        self.settle_name(&mut config)?;
-        self.settle_namespace(&mut config)?;
+        self.match_name(&mut config)?;
+        self.match_namespace(&mut config)?;
         let write = self.write_prepared(dry_run, |context| {
             context.propose_apply(&config, duplicates.clone(), dry_run)
         });
         let (outcome, revision) = write.await?;
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
 

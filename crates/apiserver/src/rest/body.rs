@@ -4,9 +4,9 @@ use super::Context;
 use super::applying::APPLY_PATCH;
 use super::delete::DELETE_OPTIONS;
 use super::go_json;
-use super::metadata::{metadata_mut, settle_fields};
+use super::metadata::{metadata_mut, normalize_managed_fields};
 use super::strict::{self, Fault, Read, Source};
-use super::type_meta::{self, settle_type};
+use super::type_meta::{self, match_type};
 use crate::status::{Cause, Status};
 use crate::{opaque, schema, semantics};
 use bytes::Bytes;
@@ -36,7 +36,7 @@ impl Context {
                 expected.0
             )));
         }
-        settle_type(&mut value, expected.0, expected.1)?;
+        match_type(&mut value, expected.0, expected.1)?;
         let opaque = opaque::text_of(&self.kind, &self.body);
         let (kind, version) = (&self.kind.kind, &self.kind.version);
         let (value, unknown) = (self.decode(value))
@@ -59,7 +59,7 @@ impl Context {
         if kind == "Eviction" && value["apiVersion"] == "policy/v1beta1" {
             value["apiVersion"] = Value::from(api_version);
         }
-        settle_type(&mut value, api_version, kind)?;
+        match_type(&mut value, api_version, kind)?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let mut unknown = Vec::new();
         if let Some(ty) = schema::type_for(group, version, kind) {
@@ -67,7 +67,7 @@ impl Context {
                 .map_err(|why| semantics::cannot_be_handled(kind, version, &why.to_string()))?;
             (value, unknown) = (decoded.object, decoded.unknown);
         }
-        settle_fields(&mut value, None)?;
+        normalize_managed_fields(&mut value, None)?;
         let mut faults = faults(duplicates, unknown, source(&self.headers));
         strict::sort_by_place(&self.body, &mut faults);
         self.report(faults)?;
@@ -215,7 +215,7 @@ fn lies_in(path: &str, other: &str) -> bool {
 /// Parses a body by its content type.
 pub(crate) fn parse(headers: &HeaderMap, body: &Bytes, kind: &str) -> Result<Value, Status> {
     let mut value = read(headers, body, kind)?.value;
-    settle_fields(&mut value, None)?;
+    normalize_managed_fields(&mut value, None)?;
     Ok(value)
 }
 

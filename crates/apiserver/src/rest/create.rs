@@ -2,7 +2,9 @@
 
 use super::Context;
 use super::body::Decoded;
-use super::metadata::{generate_name, is_deleting, metadata_mut, settle_fields, stamp, text};
+use super::metadata::{
+    generate_name, is_deleting, metadata_mut, normalize_managed_fields, stamp, text,
+};
 use crate::admission::{self, Operation, Verdict};
 use crate::kinds::Kind;
 use crate::semantics::Admission;
@@ -49,7 +51,7 @@ impl Context {
                 Box::pin(create).await?
             }
         };
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         self.show(201, &object)
     }
 
@@ -101,9 +103,9 @@ impl Context {
         opaque: Option<String>,
         dry_run: bool,
     ) -> Result<NewObject, Status> {
-        self.settle_namespace(&mut value)?;
+        self.match_namespace(&mut value)?;
         if !self.applying {
-            settle_fields(&mut value, None)?;
+            normalize_managed_fields(&mut value, None)?;
         }
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
@@ -160,7 +162,7 @@ impl Context {
             let idle = crate::warnings::in_a_box(&kind);
             self.warnings.extend(idle);
         }
-        convert::settle_custom(&self.kind, &mut value);
+        convert::normalize_custom(&self.kind, &mut value);
         if !dry_run {
             // UPSTREAM: its storage says so, and a dry run does not get there.
             if revision.parse::<u64>().is_ok_and(|revision| revision > 0) {

@@ -40,7 +40,7 @@ impl Context {
         let key = self.object_key()?;
         let hooks = self.webhooks(&[Operation::Delete]);
         let (deleted, revision) = self.delete_key(hooks.as_ref(), &key, &options).await?;
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         let deleted = match deleted {
             Deleted::Pending(object) => Deleted::Pending(self.requested(object).await?),
             Deleted::Gone(object) => Deleted::Gone(self.requested(object).await?),
@@ -78,7 +78,7 @@ impl Context {
                 Err(status) => return Err(status),
             }
         }
-        self.settle(last).await?;
+        self.wait_durable(last).await?;
         let objects = self.requested_all(objects).await?;
         Ok(response::json(200, self.whole_list(&objects, &metadata)))
     }

@@ -58,7 +58,10 @@ pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
 /// Makes texts in place of `fieldsV1`, as a client sent them, safe to be worked on: a text that the stored object has
 /// stays, because the server itself printed it; others become the objects that they hold, or nothing. Too deep to be
 /// stored, they are refused: nobody has limited the depth of a text.
-pub(crate) fn settle_fields(value: &mut Value, stored: Option<&Value>) -> Result<(), Status> {
+pub(crate) fn normalize_managed_fields(
+    value: &mut Value,
+    stored: Option<&Value>,
+) -> Result<(), Status> {
     fn managed(value: &Value) -> impl Iterator<Item = &Value> {
         let entries = value["metadata"]["managedFields"].as_array();
         entries.into_iter().flatten()
@@ -101,7 +104,7 @@ pub(crate) fn is_deleting(value: &Value) -> bool {
 
 impl Context {
     /// The namespace of the body must be that of the path; a missing one is filled in.
-    pub(crate) fn settle_namespace(&self, value: &mut Value) -> Result<(), Status> {
+    pub(crate) fn match_namespace(&self, value: &mut Value) -> Result<(), Status> {
         let metadata = metadata_mut(value);
         if !self.kind.namespaced {
             metadata.remove("namespace");
@@ -135,7 +138,7 @@ impl Context {
     }
 
     /// The name of the body must be that of the path.
-    pub(crate) fn settle_name(&self, value: &mut Value) -> Result<(), Status> {
+    pub(crate) fn match_name(&self, value: &mut Value) -> Result<(), Status> {
         let metadata = metadata_mut(value);
         match metadata
             .get("name")

@@ -3,11 +3,11 @@
 use super::Context;
 use super::applying::APPLY_PATCH;
 use super::body::{content_type, faults};
-use super::metadata::{settle_fields, text};
+use super::metadata::{normalize_managed_fields, text};
 use super::patch_body::{self, JSON_PATCH, MERGE_PATCH, Patch, STRATEGIC_PATCH};
 use super::prepared::Proposed;
 use super::strict::{MAX_DEPTH, Source, is_shallow};
-use super::type_meta::{settle_patched, unreadable};
+use super::type_meta::{match_patched_type, unreadable};
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::Stored;
 use crate::{Body, convert, patch, schema, semantics};
@@ -27,7 +27,7 @@ impl Context {
             context.propose_patch(changes, dry_run)
         });
         let (outcome, revision) = write.await?;
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
 
@@ -58,17 +58,17 @@ impl Context {
             return Err(self.refuse_patched(&old, &why));
         }
         if names_fields {
-            settle_fields(&mut value, None)?;
+            normalize_managed_fields(&mut value, None)?;
         }
         // What is stored has its name and its namespace.
         let touches_metadata = untouched.iter().all(|(name, _)| name != "metadata");
         if touches_metadata {
             self.require_name(&value)?;
-            self.settle_name(&mut value)?;
-            self.settle_namespace(&mut value)?;
+            self.match_name(&mut value)?;
+            self.match_namespace(&mut value)?;
         }
         let (api_version, kind) = (self.kind.api_version(), &self.kind.kind);
-        settle_patched(&mut value, api_version, kind)
+        match_patched_type(&mut value, api_version, kind)
             .map_err(|why| self.refuse_patched(&old, &why))?;
         let decoded = self.decode(value);
         let (mut value, unknown) = decoded.map_err(|why| self.refuse_patched(&old, &why))?;

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 impl Context {
     pub(super) async fn get(&mut self) -> Result<Response<Body>, Status> {
         let object = self.find()?;
-        self.settle(object.revision).await?;
+        self.wait_durable(object.revision).await?;
         self.check_minimum_revision()?;
         let object = self.requested(object).await?;
         self.show(200, &object)

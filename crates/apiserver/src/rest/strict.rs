@@ -1,7 +1,7 @@
 //! Reads JSON and YAML into a value and remembers which fields were given more than once.
 //!
 //! The last one wins, as everywhere; `fieldValidation` says how much noise that makes. The `fieldsV1` of managed
-//! fields are left as JSON text, because few requests change them: see [`super::metadata::settle_fields`].
+//! fields are left as JSON text, because few requests change them: see [`super::metadata::normalize_managed_fields`].
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;

@@ -36,8 +36,8 @@ pub(crate) fn parse_error(why: &str) -> String {
 }
 
 /// Fills in a missing apiVersion and kind, and refuses others than expected.
-pub(crate) fn settle_type(value: &mut Value, api_version: &str, kind: &str) -> Result<(), Status> {
-    let Some(fault) = settle(value, api_version, kind) else {
+pub(crate) fn match_type(value: &mut Value, api_version: &str, kind: &str) -> Result<(), Status> {
+    let Some(fault) = type_fault(value, api_version, kind) else {
         return Ok(());
     };
     let given_version = value["apiVersion"].as_str().unwrap_or_default();
@@ -52,12 +52,12 @@ pub(crate) fn settle_type(value: &mut Value, api_version: &str, kind: &str) -> R
 }
 
 /// The same for an object that a patch has made, whose refusal shows the object.
-pub(crate) fn settle_patched(
+pub(crate) fn match_patched_type(
     value: &mut Value,
     api_version: &str,
     kind: &str,
 ) -> Result<(), String> {
-    match settle(value, api_version, kind) {
+    match type_fault(value, api_version, kind) {
         None => Ok(()),
         Some(Fault::Kind(why)) => Err(why),
         Some(Fault::Version) => {
@@ -80,7 +80,7 @@ enum Fault {
     Kind(String),
 }
 
-fn settle(value: &mut Value, api_version: &str, kind: &str) -> Option<Fault> {
+fn type_fault(value: &mut Value, api_version: &str, kind: &str) -> Option<Fault> {
     for (name, expected) in [("apiVersion", api_version), ("kind", kind)] {
         if value[name].as_str().unwrap_or_default().is_empty() {
             value[name] = Value::from(expected);
@@ -165,7 +165,7 @@ mod tests {
 
     fn check(body: Value, api_version: &str, kind: &str, expected: &str) {
         let mut body = body;
-        let said = match settle_type(&mut body, api_version, kind) {
+        let said = match match_type(&mut body, api_version, kind) {
             Ok(()) => format!("{} {}", body["apiVersion"], body["kind"]).replace('"', ""),
             Err(status) => status.message,
         };

@@ -1,7 +1,7 @@
 //! Update, and the part of it that every other change of an existing object shares.
 
 use super::create::retype;
-use super::metadata::{finalizers, is_deleting, metadata_mut, settle_fields, text};
+use super::metadata::{finalizers, is_deleting, metadata_mut, normalize_managed_fields, text};
 use super::prepared::{Outcome, Proposed, Replacement};
 use super::{Context, body::Decoded};
 use crate::admission::Operation;
@@ -53,15 +53,15 @@ impl Context {
             context.propose_update(decoded, dry_run)
         });
         let (outcome, revision) = write.await?;
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         self.show(outcome.0, &outcome.1)
     }
 
     fn propose_update(&mut self, decoded: Decoded, dry_run: bool) -> Result<Proposed, Status> {
         let Decoded { mut value, opaque } = decoded;
         self.require_name(&value)?;
-        self.settle_name(&mut value)?;
-        self.settle_namespace(&mut value)?;
+        self.match_name(&mut value)?;
+        self.match_namespace(&mut value)?;
         let key = self.object_key()?;
         let Some(old) = self.current(&key) else {
             let creates = self.stored_kind.create_on_update && self.subresource.is_none();
@@ -80,7 +80,7 @@ impl Context {
             return Ok(Proposed::New(Box::new(proposed)));
         };
         let before = old.working(&self.stored_kind);
-        settle_fields(&mut value, Some(&before))?;
+        normalize_managed_fields(&mut value, Some(&before))?;
         semantics::default(&self.kind, &mut value);
         convert::to_storage(&self.kind, &mut value);
         if text(&value, "resourceVersion").is_empty() && !self.stored_kind.unconditional_update {
@@ -157,7 +157,7 @@ impl Context {
         }
         // UPSTREAM: also what changes nothing, or what ends the object, can be refused.
         let mut verdict = self.verdict(&admission, &new, Some(&before))?;
-        convert::settle_custom(&self.kind, &mut new);
+        convert::normalize_custom(&self.kind, &mut new);
         let old_body = old.body();
         let opaque = opaque.or_else(|| opaque::text_of(&kind, &old_body));
         if is_finished(&kind, &new) {

@@ -11,7 +11,7 @@ use crate::patch;
 use crate::rest::Context;
 use crate::rest::body::parse_error;
 use crate::rest::go_json::mismatch;
-use crate::rest::metadata::{metadata_mut, settle_fields};
+use crate::rest::metadata::{metadata_mut, normalize_managed_fields};
 use crate::rest::strict::{MAX_DEPTH, is_shallow};
 use crate::semantics;
 use crate::status::Status;
@@ -317,7 +317,7 @@ fn check_fields(value: &mut Value) -> Result<(), String> {
             return Err(format!("invalid fieldsType {quoted}"));
         }
     }
-    settle_fields(value, None).map_err(|status| status.message)
+    normalize_managed_fields(value, None).map_err(|status| status.message)
 }
 
 impl Failure {

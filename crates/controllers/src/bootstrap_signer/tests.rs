@@ -71,14 +71,14 @@ async fn each_token_signs_once() {
     let world = world().await;
     create_info(&world, json!({"kubeconfig": "payload", "other": "stays"})).await;
     create_token(&world, TOKEN).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let expected =
         json!({"kubeconfig": "payload", "other": "stays", "jws-kubeconfig-abc123": SIGNATURE});
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].body["data"], expected);
     assert_eq!(data(&world).await, expected);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -88,7 +88,7 @@ async fn an_old_or_forged_signature_is_replaced() {
     let world = world().await;
     create_token(&world, TOKEN).await;
     create_info(&world, json!({"kubeconfig": "payload", "jws-kubeconfig-abc123": "old", "jws-kubeconfig-ghost0": "forged"})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let expected = json!({"kubeconfig": "payload", "jws-kubeconfig-abc123": SIGNATURE});
     assert_eq!(data(&world).await, expected);
 }
@@ -98,10 +98,10 @@ async fn an_old_or_forged_signature_is_replaced() {
 async fn a_signature_goes_with_its_token_and_without_a_map_nothing_happens() {
     let world = world().await;
     create_token(&world, TOKEN).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     create_info(&world, json!({"kubeconfig": "payload"})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let deleted = world
         .user
         .delete(
@@ -112,7 +112,7 @@ async fn a_signature_goes_with_its_token_and_without_a_map_nothing_happens() {
         )
         .await;
     deleted.unwrap();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(data(&world).await, json!({"kubeconfig": "payload"}));
 }
 
@@ -122,7 +122,7 @@ async fn a_signature_goes_when_its_token_expires() {
     create_info(&world, json!({"kubeconfig": "payload"})).await;
     let expiration = Time::from_unix(1_704_067_200 + 600);
     create_token(&world, &format!("{TOKEN} expiration={expiration}")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(data(&world).await["jws-kubeconfig-abc123"], SIGNATURE);
     tokio::time::sleep(Duration::from_secs(601)).await;
     assert_eq!(data(&world).await, json!({"kubeconfig": "payload"}));
@@ -133,6 +133,6 @@ async fn a_map_without_kubeconfig_is_left_alone() {
     let world = world().await;
     create_token(&world, TOKEN).await;
     create_info(&world, json!({"jws-kubeconfig-abc123": "old"})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }

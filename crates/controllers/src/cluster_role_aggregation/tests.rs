@@ -73,7 +73,7 @@ async fn a_new_part_is_added_and_a_lost_one_removed() {
     let running = controller(&context, 5).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world
         .create(&ClusterRole::TYPE, sum("all", &["mine"]))
@@ -81,7 +81,7 @@ async fn a_new_part_is_added_and_a_lost_one_removed() {
     world
         .create(&ClusterRole::TYPE, part("one", "mine", &["pods"]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PATCH clusterroles/all");
     let all = world.get(&ClusterRole::TYPE, "all").await.unwrap();
     assert_eq!(
@@ -89,10 +89,10 @@ async fn a_new_part_is_added_and_a_lost_one_removed() {
         json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}])
     );
     world.delete(&ClusterRole::TYPE, "one").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PATCH clusterroles/all");
     let all = world.get(&ClusterRole::TYPE, "all").await.unwrap();
     assert!(all["rules"].as_array().is_none_or(Vec::is_empty), "{all}");
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }

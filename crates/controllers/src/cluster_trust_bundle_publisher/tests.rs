@@ -129,7 +129,7 @@ fn serve(world: &World, versions: &[&str]) {
 }
 
 async fn first_path(world: &World) -> String {
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     writes
         .first()

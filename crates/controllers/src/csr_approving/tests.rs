@@ -132,7 +132,7 @@ async fn who_is_permitted_is_approved() {
     world
         .create(&Csr::TYPE, request(NODE_CLIENT, signer, &KUBELET, ""))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 2, "{writes:?}");
     let request = world.get(&Csr::TYPE, "c").await.unwrap();
@@ -164,7 +164,7 @@ async fn who_is_permitted_is_approved() {
     );
     let condition = &request["status"]["conditions"][0];
     assert_eq!(condition["lastUpdateTime"], "2024-01-01T00:00:00Z");
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -197,7 +197,7 @@ async fn who_is_not_permitted_is_not_approved_and_asked_about_again() {
     let user = "system:node:node-0";
     let request = request(NODE_CLIENT, Signer::KubeletClient.name(), &KUBELET, "");
     ask_as(&world, user, &request).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let reviews = world.writes();
     let asked = |at: usize| reviews[at].body["spec"]["resourceAttributes"]["subresource"].clone();
     assert_eq!([asked(0), asked(1)], ["selfnodeclient", "nodeclient"]);
@@ -216,7 +216,7 @@ async fn a_review_that_fails_is_tried_again() {
     world
         .create(&Csr::TYPE, request(NODE_CLIENT, signer, &KUBELET, ""))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "POST subjectaccessreviews -> 500 ×2\nPOST subjectaccessreviews\nPUT certificatesigningrequests/c/approval"

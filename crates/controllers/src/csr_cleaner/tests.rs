@@ -141,7 +141,7 @@ async fn a_deletion_that_fails_is_tried_again_in_an_hour() {
     let running = controller(&context).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&Csr::TYPE, "c").await.is_some());
     tokio::time::sleep(Duration::from_secs(3700)).await;
     assert!(world.get(&Csr::TYPE, "c").await.is_none());

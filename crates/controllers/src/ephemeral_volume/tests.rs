@@ -103,7 +103,7 @@ fn counts(metrics: &Metrics) -> String {
 async fn a_claim_is_created_from_the_template_and_again_when_somebody_deletes_it() {
     let (world, metrics) = running().await;
     let made = world.create(&Pod::TYPE, pod(&["data"])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(
@@ -128,10 +128,10 @@ async fn a_claim_is_created_from_the_template_and_again_when_somebody_deletes_it
         .patch(&PersistentVolumeClaim::TYPE, "web-data", off)
         .await;
     world.delete(&PersistentVolumeClaim::TYPE, "web-data").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect!["POST persistentvolumeclaims"].assert_eq(&world.written());
     expect!["create_failures_total 0, create_total 2"].assert_eq(&counts(&metrics));
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -161,7 +161,7 @@ async fn a_refused_claim_is_told_and_tried_again() {
     let (world, metrics) = running().await;
     world.refuse("POST", "persistentvolumeclaims", 409, 1);
     world.create(&Pod::TYPE, pod(&["data"])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(
         world
             .get(&PersistentVolumeClaim::TYPE, "web-data")

@@ -106,7 +106,7 @@ pub fn by_utilization(
         request.saturating_mul(fallback) / 100
     });
     let again = utilization(&groups.metrics, &requests, target)?.ratio;
-    Ok(proposal(groups.settle(ratio, again, measured)))
+    Ok(proposal(groups.replicas(ratio, again, measured)))
 }
 
 /// For a target in what one pod uses.
@@ -127,7 +127,7 @@ pub fn by_value(
     }
     groups.fill(ratio, |_| target);
     let (again, _) = average(&groups.metrics, target);
-    Ok(proposal(groups.settle(ratio, again, measured)))
+    Ok(proposal(groups.replicas(ratio, again, measured)))
 }
 
 /// For a value of something that is no pod.
@@ -266,8 +266,8 @@ impl Groups {
         }
     }
 
-    /// What comes of it when the guesses are counted too: never a change in the other direction.
-    fn settle(&self, before: f64, ratio: f64, measured: &Measured<'_>) -> i32 {
+    /// The replicas when the guesses are counted too: never a change in the other direction.
+    fn replicas(&self, before: f64, ratio: f64, measured: &Measured<'_>) -> i32 {
         let current = measured.current;
         let turned = (before < 1.0 && ratio > 1.0) || (before > 1.0 && ratio < 1.0);
         if measured.tolerances.hold(ratio) || turned {

@@ -54,11 +54,11 @@ async fn a_group_that_is_not_deleted_is_left_alone() {
     let off = json!({"metadata": {"finalizers": null}});
     world.patch(&PodGroup::TYPE, "g", off).await;
     world.create(&Pod::TYPE, pod("one", of("g"))).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     // UPSTREAM: nobody adds it later, so nothing holds the group.
     world.delete(&PodGroup::TYPE, "g").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(!is_there(&world).await);
     assert_eq!(world.written(), "");
 }
@@ -75,11 +75,11 @@ async fn a_group_without_active_pods_goes() {
     let hold = json!({"metadata": {"finalizers": [POD_GROUP_PROTECTION, "example.com/hold"]}});
     world.patch(&PodGroup::TYPE, "g", hold).await;
     world.delete(&PodGroup::TYPE, "g").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT podgroups/g");
     let held = world.get(&PodGroup::TYPE, "g").await.unwrap();
     assert_eq!(held["metadata"]["finalizers"], json!(["example.com/hold"]));
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -93,15 +93,15 @@ async fn a_group_stays_until_its_last_pod_is_over_or_gone() {
         world.create(&Pod::TYPE, pod(name, of("g"))).await;
     }
     world.delete(&PodGroup::TYPE, "g").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.pod_status("one", json!({"phase": "Succeeded"})).await;
     world.pod_status("two", json!({"phase": "Failed"})).await;
     world.pod_status("three", json!({"phase": "Running"})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(is_there(&world).await);
     assert_eq!(world.written(), "");
     world.delete(&Pod::TYPE, "three").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT podgroups/g");
     assert!(!is_there(&world).await);
 }
@@ -113,7 +113,7 @@ async fn a_refused_update_is_tried_again() {
     world.refuse("PUT", "podgroups/g", 409, 1);
     world.create(&PodGroup::TYPE, group("g")).await;
     world.delete(&PodGroup::TYPE, "g").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(!is_there(&world).await);
 }
 

@@ -181,7 +181,7 @@ async fn a_request_is_answered_once() {
     world
         .create(&ResourcePoolStatusRequest::TYPE, request("r"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(
@@ -201,7 +201,7 @@ async fn a_request_is_answered_once() {
         "Calculated status for 1 pools"
     );
     world.create(&ResourceSlice::TYPE, published(1, 1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let text = metrics.render();
     let counted = r#"resourcepoolstatusrequest_controller_requests_processed_total{driver_name="d.example.com"} 1"#;
@@ -219,7 +219,7 @@ async fn a_pool_that_is_incomplete_is_waited_for() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.written(), "");
     world.create(&ResourceSlice::TYPE, published(1, 2)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PATCH resourcepoolstatusrequests/r/status");
 }
 
@@ -231,7 +231,7 @@ async fn a_refused_answer_is_counted_and_tried_again() {
     world
         .create(&ResourcePoolStatusRequest::TYPE, request("r"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = world
         .get(&ResourcePoolStatusRequest::TYPE, "r")
         .await
@@ -249,7 +249,7 @@ async fn requests_that_are_too_old_are_deleted() {
     world
         .create(&ResourcePoolStatusRequest::TYPE, request("answered"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.create(&ResourceSlice::TYPE, published(0, 2)).await;
     world
         .create(&ResourcePoolStatusRequest::TYPE, request("pending"))

@@ -56,7 +56,7 @@ async fn a_bound_volume_goes_when_its_claim_has_left_it() {
     world.create(&PersistentVolume::TYPE, body()).await;
     set_phase(&world, "Bound").await;
     world.delete(&PersistentVolume::TYPE, "v").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let decided = context
         .decisions
@@ -67,7 +67,7 @@ async fn a_bound_volume_goes_when_its_claim_has_left_it() {
     );
     world.refuse("PUT", "persistentvolumes/v", 403, 2);
     set_phase(&world, "Released").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let answers: Vec<u16> = world.writes().iter().map(|write| write.answer).collect();
     assert_eq!(answers, [403, 403, 200]);
     assert_eq!(world.get(&PersistentVolume::TYPE, "v").await, None);
@@ -80,12 +80,12 @@ async fn a_volume_without_the_finalizer_gets_it() {
     world.run(running);
     world.start().await;
     world.create(&PersistentVolume::TYPE, body()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     world.refuse("PUT", "persistentvolumes/v", 403, 2);
     let off = json!({"metadata": {"finalizers": ["example.com/mine"]}});
     world.patch(&PersistentVolume::TYPE, "v", off).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 3);
     assert_eq!(

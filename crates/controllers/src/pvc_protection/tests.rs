@@ -149,7 +149,7 @@ async fn claims(world: &World) -> String {
 }
 
 async fn see(world: &World, expected: Expect) {
-    world.settle().await;
+    world.wait_until_idle().await;
     expected.assert_eq(&claims(world).await);
 }
 
@@ -167,7 +167,7 @@ async fn every_claim_is_protected_and_other_finalizers_stay() {
     )
     .await;
     expect!["PUT persistentvolumeclaims/data"].assert_eq(&world.written());
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a second sync writes nothing");
 }
 
@@ -339,7 +339,7 @@ async fn the_condition_says_since_when_no_pod_uses_a_claim() {
     )
     .await;
     assert_eq!(world.writes().len(), 1);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let mut user = pod("unscheduled");
     user["metadata"]["uid"] = json!(null);
@@ -374,7 +374,7 @@ async fn condition_and_finalizer_come_in_one_sync() {
         .create(&PersistentVolumeClaim::TYPE, claim("data"))
         .await;
     world.create(&Pod::TYPE, user).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     let off = json!({"metadata": {"finalizers": null}});
     world.patch(&PersistentVolumeClaim::TYPE, "data", off).await;
@@ -395,7 +395,7 @@ async fn a_claim_that_is_being_deleted_keeps_the_condition_that_it_has() {
     let mut held = claim("data");
     held["metadata"]["finalizers"] = json!(["example.com/mine"]);
     world.create(&PersistentVolumeClaim::TYPE, held).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     world.delete(&PersistentVolumeClaim::TYPE, "data").await;
     see(

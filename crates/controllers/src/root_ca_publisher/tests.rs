@@ -15,7 +15,7 @@ async fn world() -> (World, Metrics) {
     let running = controller(&context, "the root", 1).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     (world, metrics)
 }
@@ -33,7 +33,7 @@ async fn every_namespace_has_it() {
     assert_eq!(held(&world).await["data"], json!({"ca.crt": "the root"}));
     let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     world.create(&Namespace::TYPE, shop).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].path, "/api/v1/namespaces/shop/configmaps");
@@ -43,7 +43,7 @@ async fn every_namespace_has_it() {
         text.contains(r#"root_ca_cert_publisher_sync_total{code="200"}"#),
         "{text}"
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -57,7 +57,7 @@ async fn what_somebody_changed_is_set_right() {
     world
         .patch(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP, changed)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT configmaps/kube-root-ca.crt");
     let map = held(&world).await;
     assert_eq!(map["data"], json!({"ca.crt": "the root"}));
@@ -68,7 +68,7 @@ async fn what_somebody_changed_is_set_right() {
 
     let own = json!({"metadata": {"annotations": {"kubernetes.io/description": "my words"}}});
     world.patch(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP, own).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "another description is fine");
 }
 
@@ -76,12 +76,12 @@ async fn what_somebody_changed_is_set_right() {
 async fn a_deleted_one_comes_back() {
     let (world, _) = world().await;
     world.delete(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST configmaps");
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}});
     world.create(&ConfigMap::TYPE, other).await;
     world.delete(&ConfigMap::TYPE, "other").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "others are none of our business");
 }
 
@@ -91,7 +91,7 @@ async fn failures_are_counted_by_their_code_and_tried_again() {
     let (world, metrics) = world().await;
     world.refuse("POST", "default/configmaps", 403, 2);
     world.delete(&ConfigMap::TYPE, ROOT_CA_CONFIG_MAP).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "POST configmaps -> 403 ×2\nPOST configmaps"

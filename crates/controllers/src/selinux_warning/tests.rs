@@ -141,7 +141,7 @@ async fn conflicts_are_told_and_counted_until_a_pod_is_over() {
     world
         .create(&Pod::TYPE, pod("two", "s0:c2", Value::Null))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let events = world.events().await;
     assert_eq!(events.len(), 2, "{events:?}");
@@ -153,7 +153,7 @@ async fn conflicts_are_told_and_counted_until_a_pod_is_over() {
     );
     assert_eq!(pairs(&metrics), 2);
     world.pod_status("two", json!({"phase": "Succeeded"})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(pairs(&metrics), 0);
 }
 
@@ -167,7 +167,7 @@ async fn policies_conflict_too() {
     world
         .create(&Pod::TYPE, pod("two", "s0:c1", json!("Recursive")))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let events = world.events().await;
     let policies = events
         .iter()
@@ -187,16 +187,16 @@ async fn a_driver_that_cannot_mount_with_labels_has_no_conflicts_until_it_can() 
     world
         .create(&Pod::TYPE, pod("two", "s0:c2", Value::Null))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.events().await, [""; 0]);
     let mounts = json!({"spec": {"seLinuxMount": true}});
     world
         .patch(&CsiDriver::TYPE, "csi.example.com", mounts)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(pairs(&metrics), 2);
     world.delete(&CsiDriver::TYPE, "csi.example.com").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(pairs(&metrics), 0);
 }
 
@@ -214,7 +214,7 @@ async fn two_labels_in_one_pod_are_told() {
         .unwrap()
         .push(other);
     world.create(&Pod::TYPE, pod).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.events().await,
         [

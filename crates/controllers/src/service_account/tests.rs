@@ -13,7 +13,7 @@ async fn world(wanted: &[&str]) -> World {
     let running = controller(&context, wanted, 1).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world
 }
@@ -21,7 +21,7 @@ async fn world(wanted: &[&str]) -> World {
 async fn create_namespace(world: &World) {
     let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     world.create(&Namespace::TYPE, shop).await;
-    world.settle().await;
+    world.wait_until_idle().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,7 +32,7 @@ async fn a_new_namespace_gets_its_account() {
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].path, "/api/v1/namespaces/shop/serviceaccounts");
     assert_eq!(writes[0].body["metadata"]["name"], "default");
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -40,13 +40,13 @@ async fn a_new_namespace_gets_its_account() {
 async fn a_deleted_account_comes_back() {
     let world = world(&DEFAULT_ACCOUNTS).await;
     world.delete(&ServiceAccount::TYPE, "default").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST serviceaccounts");
     // One that nobody asked us for does not.
     let mine = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mine"}});
     world.create(&ServiceAccount::TYPE, mine).await;
     world.delete(&ServiceAccount::TYPE, "mine").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -54,13 +54,13 @@ async fn a_deleted_account_comes_back() {
 async fn only_the_accounts_that_are_missing_are_created() {
     let world = world(&["default", "other"]).await;
     world.delete(&ServiceAccount::TYPE, "other").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].body["metadata"]["name"], "other");
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     world.patch(&Namespace::TYPE, "default", label).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "all are there");
 }
 
@@ -84,7 +84,7 @@ async fn a_namespace_that_goes_gets_none() {
         .delete(&account, "shop", "default", &options)
         .await
         .unwrap();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 

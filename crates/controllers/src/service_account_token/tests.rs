@@ -127,7 +127,7 @@ async fn world() -> World {
     let running = controller(&context, signer, Some(b"the root"), 5).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world
 }
@@ -154,7 +154,7 @@ async fn a_token_secret_is_filled() {
     let world = world().await;
     create_account(&world).await;
     world.create(&Secret::TYPE, token_secret("robot")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT secrets/t");
     let secret = world.get(&Secret::TYPE, "t").await.unwrap();
     let text = |key: &str| {
@@ -169,12 +169,12 @@ async fn a_token_secret_is_filled() {
     assert!(claims.contains(r#""sub":"system:serviceaccount:default:robot""#));
     assert_eq!(secret["data"]["extra"], "AA==", "the rest stays");
     assert!(secret["metadata"]["annotations"]["kubernetes.io/service-account.uid"].is_string());
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 
     let forged = json!({"data": {"ca.crt": "AA=="}});
     world.patch(&Secret::TYPE, "t", forged).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "PUT secrets/t",
@@ -208,12 +208,12 @@ async fn what_a_token_secret_lacks_is_written_and_the_rest_stays() {
                 world.create(&Secret::TYPE, secret).await;
             } else {
                 world.create(&Secret::TYPE, secret).await;
-                world.settle().await;
+                world.wait_until_idle().await;
                 assert_eq!(world.written(), "", "it is whole");
                 let patch = json!({"data": {key: value}});
                 world.patch(&Secret::TYPE, "t", patch).await;
             }
-            world.settle().await;
+            world.wait_until_idle().await;
             assert_eq!(world.written(), written, "{key} {value} {is_new}");
             let secret = world.get(&Secret::TYPE, "t").await.unwrap();
             let data = &secret["data"];
@@ -240,12 +240,12 @@ async fn an_account_whose_secrets_are_no_tokens_is_left_alone() {
     });
     world.create(&Secret::TYPE, opaque).await;
     create_account(&world).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     world.patch(&ServiceAccount::TYPE, "robot", label).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&ServiceAccount::TYPE, "robot").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     assert!(world.get(&Secret::TYPE, "other").await.is_some());
 }
@@ -255,10 +255,10 @@ async fn a_token_goes_with_its_account() {
     let world = world().await;
     create_account(&world).await;
     world.create(&Secret::TYPE, token_secret("robot")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world.delete(&ServiceAccount::TYPE, "robot").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "DELETE secrets/t");
     assert!(world.get(&Secret::TYPE, "t").await.is_none());
 }
@@ -267,7 +267,7 @@ async fn a_token_goes_with_its_account() {
 async fn a_token_for_nobody_is_deleted() {
     let world = world().await;
     let secret = world.create(&Secret::TYPE, token_secret("nobody")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].to_string(), "DELETE secrets/t");
@@ -280,10 +280,10 @@ async fn an_account_forgets_a_deleted_token() {
     let world = world().await;
     create_account(&world).await;
     world.create(&Secret::TYPE, token_secret("robot")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world.delete(&Secret::TYPE, "t").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT serviceaccounts/robot");
     let account = world.get(&ServiceAccount::TYPE, "robot").await.unwrap();
     assert_eq!(account["secrets"], json!([{"name": "other"}]));

@@ -185,7 +185,7 @@ async fn world() -> World {
     let running = controller(&context, 5).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
 }
 
@@ -216,7 +216,7 @@ async fn a_new_range_is_protected_made_ready_and_gives_out_addresses() {
             .contains("is not in the valid range"),
         "it is not ready yet"
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 2, "{writes:?}");
     assert_eq!(
@@ -239,7 +239,7 @@ async fn a_new_range_is_protected_made_ready_and_gives_out_addresses() {
         marker["spec"]["parentRef"],
         json!({"resource": "services", "namespace": "default", "name": "web"})
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -249,12 +249,12 @@ async fn a_range_stays_until_the_last_address_is_free() {
     world
         .create(&ServiceCidr::TYPE, object("more", "10.9.0.0/28"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .create(&Service::TYPE, service("web", "10.9.0.5"))
         .await;
     world.delete(&ServiceCidr::TYPE, "more").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let blocked = world.get(&ServiceCidr::TYPE, "more").await.unwrap();
     let ready = &blocked["status"]["conditions"][0];
     assert_eq!(
@@ -268,7 +268,7 @@ async fn a_range_stays_until_the_last_address_is_free() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(world.get(&ServiceCidr::TYPE, "more").await.is_some());
     world.delete(&Service::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&ServiceCidr::TYPE, "more").await.is_none());
 }
 
@@ -278,7 +278,7 @@ async fn a_larger_range_sets_a_smaller_one_free() {
     world
         .create(&ServiceCidr::TYPE, object("small", "10.9.0.0/28"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .create(&Service::TYPE, service("web", "10.9.0.5"))
         .await;
@@ -287,6 +287,6 @@ async fn a_larger_range_sets_a_smaller_one_free() {
     world
         .create(&ServiceCidr::TYPE, object("large", "10.9.0.0/20"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&ServiceCidr::TYPE, "small").await.is_none());
 }

@@ -100,11 +100,11 @@ async fn a_service_that_changes_is_found_at_once() {
     let object =
         json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "a"}, "ports": ports}});
     world.create(&Service::TYPE, object).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!((woken(), woken()), (1, 1));
     let other = json!({"spec": {"selector": {"app": "b"}}});
     world.patch(&Service::TYPE, "web", other).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(woken(), 0);
 }
 

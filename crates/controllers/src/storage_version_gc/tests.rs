@@ -148,10 +148,10 @@ async fn delete_lease(world: &World, server: &str) {
 async fn entries_go_with_the_leases_of_their_servers() {
     let world = world().await;
     create(&world, "1=v1 2=v2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     delete_lease(&world, "1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(
@@ -166,7 +166,7 @@ async fn entries_go_with_the_leases_of_their_servers() {
         })
     );
     delete_lease(&world, "2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "DELETE storageversions/apps.deployments");
 }
 
@@ -176,14 +176,14 @@ async fn entries_of_servers_that_never_were_are_removed() {
     let world = world().await;
     lease(&world, "3", "something-else").await;
     create(&world, "1=v1 2=v1 3=v1 4=v1 =v1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = world
         .get(&StorageVersion::TYPE, "apps.deployments")
         .await
         .unwrap();
     assert_eq!(held["status"]["storageVersions"], entries("1=v1 2=v1"));
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -193,6 +193,6 @@ async fn leases_that_are_no_identities_wake_nobody() {
     create(&world, "1=v1").await;
     lease(&world, "other", "something-else").await;
     delete_lease(&world, "other").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }

@@ -171,7 +171,7 @@ async fn every_object_is_written_again() {
     let one = world.create(&Pod::TYPE, pod("one")).await;
     world.create(&Pod::TYPE, pod("two")).await;
     migrate(&world, "pods", "", "pods").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let lines: Vec<String> = writes.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -203,7 +203,7 @@ async fn every_object_is_written_again() {
         one,
         "nothing has changed"
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -221,7 +221,7 @@ async fn the_definition_of_a_custom_resource_tells_which_versions_are_stored() {
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
     world.create(&WIDGET, widget).await;
     migrate(&world, "widgets", "example.com", "widgets").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let definition = world.get(&Definition::TYPE, &name).await.unwrap();
     assert_eq!(definition["status"]["storedVersions"], json!(["v1"]));
     let told = conditions(&world, &Definition::TYPE, &name).await;
@@ -244,7 +244,7 @@ async fn a_refusal_fails_the_migration_and_old_versions_stay() {
     world.create(&WIDGET, widget).await;
     world.refuse("PATCH", "widgets/w", 422, 1);
     migrate(&world, "widgets", "example.com", "widgets").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let told = conditions(&world, &StorageVersionMigration::TYPE, "widgets").await;
     let head = "Failed=True StorageVersionMigrationFailed: migration encountered unhandled error: ";
     assert!(told.contains(head), "{told}");
@@ -277,7 +277,7 @@ async fn what_cannot_be_migrated_fails_after_a_minute_or_at_once() {
     let (world, context) = world().await;
     migrate(&world, "nothing", "example.com", "nothing").await;
     migrate(&world, "bindings", "authentication.k8s.io", "tokenreviews").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let told = conditions(&world, &StorageVersionMigration::TYPE, "bindings").await;
     let refused = r#"Failed=True StorageVersionMigrationFailed: resource "authentication.k8s.io/v1, Resource=tokenreviews" does not support discovery operations: [update patch list]"#;
     assert!(told.contains(refused), "{told}");

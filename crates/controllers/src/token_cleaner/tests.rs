@@ -34,7 +34,7 @@ async fn an_expired_token_is_deleted_by_its_uid() {
     for expiration in ["2023-12-31T23:59:59Z", "2024-01-01T00:00:00Z", "nonsense"] {
         let world = world().await;
         let made = create(&world, expiration).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let writes = world.writes();
         assert_eq!(writes.len(), 1, "{expiration}");
         let preconditions = &writes[0].body["preconditions"];
@@ -48,7 +48,7 @@ async fn a_token_that_has_not_expired_stays() {
     for expiration in ["", "2024-01-02T00:00:00Z"] {
         let world = world().await;
         create(&world, expiration).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         assert_eq!(world.written(), "", "{expiration}");
     }
 }
@@ -70,7 +70,7 @@ async fn a_deletion_that_fails_is_tried_again() {
         let world = world().await;
         world.refuse("DELETE", "secrets/bootstrap-token-abc123", code, 1);
         create(&world, "2023-01-01T00:00:00Z").await;
-        world.settle().await;
+        world.wait_until_idle().await;
         assert_eq!(world.written(), format!("{DELETED} -> {code}\n{DELETED}"));
     }
 }
@@ -88,6 +88,6 @@ async fn secrets_of_other_types_and_namespaces_are_left_alone() {
         let created = world.user.create(&Secret::TYPE, namespace, body).await;
         created.unwrap();
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }

@@ -42,21 +42,21 @@ async fn a_node_is_told_once() {
     world.start().await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
     world.create(&Node::TYPE, node).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(
         writes[0].body,
         json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "0"}}})
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 
     // Others' annotations stay, and what somebody changed is fixed.
     let meddled =
         json!({"metadata": {"annotations": {"node.alpha.kubernetes.io/ttl": "10", "a": "b"}}});
     world.patch(&Node::TYPE, "n1", meddled).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(
         (writes.len(), &writes[0].body),

@@ -98,6 +98,6 @@ async fn a_finished_job_goes_when_its_time_is_over() {
     assert_eq!(writes[0].to_string(), "DELETE jobs/j");
     assert_eq!(writes[0].body["propagationPolicy"], "Foreground");
     assert!(writes[0].body["preconditions"]["uid"].is_string());
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }

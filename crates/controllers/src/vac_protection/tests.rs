@@ -43,7 +43,7 @@ async fn running() -> World {
 }
 
 async fn is_there(world: &World, name: &str) -> bool {
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .get(&VolumeAttributesClass::TYPE, name)
         .await
@@ -56,12 +56,12 @@ async fn a_class_is_protected_and_goes_when_nobody_names_it() {
     world
         .create(&VolumeAttributesClass::TYPE, class("fast"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "admission protects it");
     world.refuse("PUT", "volumeattributesclasses/fast", 403, 2);
     let off = json!({"metadata": {"finalizers": null}});
     world.patch(&VolumeAttributesClass::TYPE, "fast", off).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 3);
     assert_eq!(
@@ -83,7 +83,7 @@ async fn a_claim_keeps_the_class_that_it_wants() {
     world
         .create(&PersistentVolumeClaim::TYPE, claim(Some("fast")))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&VolumeAttributesClass::TYPE, "fast").await;
     assert!(is_there(&world, "fast").await);
     let off = json!({"metadata": {"finalizers": null}});
@@ -110,7 +110,7 @@ async fn a_claim_keeps_its_current_class_and_the_one_that_it_changes_to() {
         let kind = PersistentVolumeClaim::TYPE;
         let put = |status: Value| world.patch_subresource(&kind, "data", Some("status"), status);
         put(status).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         world.delete(&VolumeAttributesClass::TYPE, "fast").await;
         assert!(is_there(&world, "fast").await);
         put(json!({"status": {"currentVolumeAttributesClassName": null, "modifyVolumeStatus": null}})).await;
@@ -127,7 +127,7 @@ async fn a_volume_keeps_its_class() {
             .await;
     }
     world.create(&PersistentVolume::TYPE, volume("fast")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     for name in ["fast", "slow"] {
         world.delete(&VolumeAttributesClass::TYPE, name).await;
     }

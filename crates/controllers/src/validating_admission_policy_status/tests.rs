@@ -187,7 +187,7 @@ async fn each_generation_is_checked_once() {
         ]},
     });
     world.create(&ValidatingAdmissionPolicy::TYPE, policy).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     let warning = "apps/v1, Kind=Deployment: ERROR: <input>:1:53: found no matching overload for '_==_' applied to '(string, int)'\n \
@@ -200,14 +200,14 @@ async fn each_generation_is_checked_once() {
                 {"fieldRef": "spec.validations[1].expression", "warning": warning}]}},
         })
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 
     let fixed = json!({"spec": {"validations": [{"expression": "object.spec.replicas > 1"}]}});
     world
         .patch(&ValidatingAdmissionPolicy::TYPE, "p", fixed)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "PATCH validatingadmissionpolicies/p/status"

@@ -94,7 +94,7 @@ async fn a_claim_is_marked_once_for_the_driver_that_took_over() {
     world.run(running);
     world.start().await;
     create(&world, "awsElasticBlockStore", "2Gi").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(
@@ -108,7 +108,7 @@ async fn a_claim_is_marked_once_for_the_driver_that_took_over() {
             "Normal ExternalExpanding CSI migration enabled for kubernetes.io/aws-ebs; waiting for external resizer to expand the pvc"
         ]
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -120,13 +120,13 @@ async fn others_are_waited_for_and_a_volume_that_is_not_there_is_asked_for_again
     world.run(running);
     world.start().await;
     create(&world, "csi", "2Gi").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let grown = json!({"status": {"capacity": {"storage": "2Gi"}}});
     world
         .patch_subresource(&PersistentVolumeClaim::TYPE, "data", Some("status"), grown)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let key = api::Key::new("default", "data");
     let decided = context.decisions.get("test-controller", &key);
     let told: Vec<String> = decided.iter().map(|one| one.lines[0].to_string()).collect();
@@ -150,7 +150,7 @@ async fn volumes_come_from_the_cache() {
     world.run(running);
     world.start().await;
     create(&world, "csi", "2Gi").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.events().await,
         ["Normal ExternalExpanding waiting for an external controller to expand this PVC"]

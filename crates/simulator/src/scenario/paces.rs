@@ -23,7 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A busy cluster: ten nodes, 200 pods, and somebody who does something every minute. In turn: a new version, more
 /// replicas, fewer again, a pod deleted by hand, a node that falls silent, and the node back.
 pub fn busy(lasts: Duration) -> Scenario {
-    let mut scenario = settled("busy");
+    let mut scenario = four_deployments("busy");
     let minutes = usize::try_from(lasts.as_secs() / MINUTE.as_secs()).unwrap_or(0);
     for minute in 1..minutes {
         let (turn, round) = (minute % 6, minute / 6);
@@ -44,7 +44,7 @@ pub fn busy(lasts: Duration) -> Scenario {
 
 /// The same cluster under somebody who never rests: one of the Deployments gets a new version every fifteen seconds.
 pub fn restless(lasts: Duration) -> Scenario {
-    let mut scenario = settled("restless");
+    let mut scenario = four_deployments("restless");
     let pause = Duration::from_secs(15);
     let versions = usize::try_from(lasts.as_secs() / pause.as_secs()).unwrap_or(0);
     for number in 1..versions {
@@ -66,7 +66,7 @@ pub fn idle(lasts: Duration) -> Scenario {
 }
 
 /// The nodes and the Deployments, and nobody who changes them.
-fn settled(name: &str) -> Scenario {
+fn four_deployments(name: &str) -> Scenario {
     let mut scenario = LIBRARY[0].scenario();
     scenario.name = name.to_owned();
     scenario.nodes = NODES;

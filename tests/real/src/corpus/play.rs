@@ -39,7 +39,7 @@ pub fn play(api: &Api, scenario: &Scenario, given: &[(String, String)]) -> Resul
     let mut normaliser = Normaliser::default();
     let mut observed = Vec::new();
     for request in &scenario.requests {
-        let (answer, body) = settled(api, request, &kept)
+        let (answer, body) = final_answer(api, request, &kept)
             .with_context(|| format!("{}: {}", scenario.name, request.title))?;
         for (name, pointer) in &request.keep {
             let value = body
@@ -71,7 +71,7 @@ pub fn play(api: &Api, scenario: &Scenario, given: &[(String, String)]) -> Resul
 }
 
 /// The answer, once it is what the request waits for.
-fn settled(
+fn final_answer(
     api: &Api,
     request: &Request,
     kept: &BTreeMap<String, String>,

@@ -187,14 +187,20 @@ pub(super) fn play(
     let quiet = scenario.quiet().unwrap_or(quiet);
     witness.attend(&namespace);
     prepare(api, &namespace, scenario.part() == Part::Housekeeping)?;
-    let settle = |acted| witness::settle(witness, api, &namespace, quiet, acted);
-    let player = Player::new(api, &namespace, scenario.part(), &settle, restart_manager);
+    let wait_until_idle = |acted| witness::wait_until_idle(witness, api, &namespace, quiet, acted);
+    let player = Player::new(
+        api,
+        &namespace,
+        scenario.part(),
+        &wait_until_idle,
+        restart_manager,
+    );
     for (index, step) in scenario.steps.iter().enumerate() {
         let at = || format!("step {} of {} ({step:?})", index + 1, scenario.steps.len());
         player.take(step).with_context(at)?;
     }
     if let Some(quiet) = scenario.part().quiet_at_the_end() {
-        witness::settle(witness, api, &namespace, quiet, Instant::now())?;
+        witness::wait_until_idle(witness, api, &namespace, quiet, Instant::now())?;
     }
     let record = Record::take(api, &namespace, &witness.writes(&namespace)?)?;
     clean_up(api, &namespace)?;

@@ -145,7 +145,7 @@ pub(crate) struct Player<'a> {
     api: &'a Api,
     namespace: &'a str,
     /// Waits until the manager has nothing more to write here, given when it was last asked for something.
-    settle: &'a dyn Fn(Instant) -> Result<()>,
+    wait_until_idle: &'a dyn Fn(Instant) -> Result<()>,
     restart_manager: &'a dyn Fn() -> Result<()>,
     /// Whether the manager's controllers of nodes run.
     nodes_are_looked_after: bool,
@@ -158,13 +158,13 @@ impl<'a> Player<'a> {
         api: &'a Api,
         namespace: &'a str,
         part: Part,
-        settle: &'a dyn Fn(Instant) -> Result<()>,
+        wait_until_idle: &'a dyn Fn(Instant) -> Result<()>,
         restart_manager: &'a dyn Fn() -> Result<()>,
     ) -> Player<'a> {
         Player {
             api,
             namespace,
-            settle,
+            wait_until_idle,
             restart_manager,
             nodes_are_looked_after: part == Part::Nodes,
             acted: Cell::new(Instant::now()),
@@ -177,7 +177,7 @@ impl<'a> Player<'a> {
         if !what_is_awaited_was_there {
             self.acted.set(Instant::now());
         }
-        (self.settle)(self.acted.get())
+        (self.wait_until_idle)(self.acted.get())
     }
 
     /// Whether the step waited for something that was there at the first look, and so took no time.
@@ -386,7 +386,7 @@ impl<'a> Player<'a> {
                 true,
                 pod["metadata"]["creationTimestamp"].as_str().unwrap_or(""),
             )?;
-            (self.settle)(Instant::now())?;
+            (self.wait_until_idle)(Instant::now())?;
         }
         bail!("after {STEPS_AT_MOST} pods became ready there are still unready ones")
     }

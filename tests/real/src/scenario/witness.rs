@@ -33,7 +33,7 @@ const ANSWERS: u32 = 40;
 
 /// Waits until nothing has been written in a namespace for as long as `quiet`, and nothing was asked of the
 /// manager since `acted`: where that is long ago already, there is nothing to wait for.
-pub(crate) fn settle(
+pub(crate) fn wait_until_idle(
     witness: &dyn Witness,
     api: &Api,
     namespace: &str,

@@ -18,8 +18,8 @@ impl Context {
         if self.info.name.is_empty() {
             self.info.name = text(&binding, "name").to_owned();
         }
-        self.settle_name(&mut binding)?;
-        self.settle_namespace(&mut binding)?;
+        self.match_name(&mut binding)?;
+        self.match_namespace(&mut binding)?;
         self.object_key()?;
         let shown = Some(("v1", "Binding"));
         let binding = self
@@ -29,7 +29,7 @@ impl Context {
         let ((), revision) = shared
             .store
             .write(|transaction| self.bind_in(transaction, &binding, dry_run))?;
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         Ok(response::value(
             201,
             &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),

@@ -35,8 +35,8 @@ impl Context {
     pub(super) async fn evict(&mut self) -> Result<Response<Body>, Status> {
         let dry_run = self.create_options()?;
         let mut eviction = self.decode_part("policy/v1", "Eviction")?;
-        self.settle_name(&mut eviction)?;
-        self.settle_namespace(&mut eviction)?;
+        self.match_name(&mut eviction)?;
+        self.match_namespace(&mut eviction)?;
         self.check_node(&eviction)?;
         // UPSTREAM: an eviction is admitted as what it is, not as the deletion that it leads to.
         let shown = Some(("policy/v1", "Eviction"));
@@ -53,7 +53,7 @@ impl Context {
         let ((), revision) = shared
             .store
             .write(|transaction| self.evict_in(transaction, wanted))?;
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         Ok(response::value(
             201,
             &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),

@@ -24,7 +24,7 @@ const SCALE_VERSION: &str = "autoscaling/v1";
 impl Context {
     pub(super) async fn get_scale(&mut self) -> Result<Response<Body>, Status> {
         let object = self.find()?;
-        self.settle(object.revision).await?;
+        self.wait_durable(object.revision).await?;
         let object = self.requested(object).await?;
         Ok(response::value(200, &scale_of(&self.kind, &object)?))
     }
@@ -33,8 +33,8 @@ impl Context {
         let dry_run = self.write_options()?;
         let mut scale = self.decode_part(SCALE_VERSION, "Scale")?;
         self.require_name(&scale)?;
-        self.settle_name(&mut scale)?;
-        self.settle_namespace(&mut scale)?;
+        self.match_name(&mut scale)?;
+        self.match_namespace(&mut scale)?;
         self.write_scale(dry_run, |_, old| {
             let live = old.live.clone();
             Ok((scale.clone(), live))
@@ -68,8 +68,8 @@ impl Context {
                 return Err(untyped(&config, &undeclared(unknown)));
             }
         }
-        self.settle_name(&mut config)?;
-        self.settle_namespace(&mut config)?;
+        self.match_name(&mut config)?;
+        self.match_namespace(&mut config)?;
         self.applying = true;
         self.write_scale(dry_run, |context, old| {
             let mut wanted = json!({});
@@ -105,7 +105,7 @@ impl Context {
                 self.write_at_once(dry_run, |context| context.change_scale(&change, dry_run))?
             }
         };
-        self.settle(revision).await?;
+        self.wait_durable(revision).await?;
         Ok(response::value(200, &scale_of(&self.kind, &object)?))
     }
 

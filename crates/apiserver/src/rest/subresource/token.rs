@@ -29,7 +29,7 @@ impl Context {
             request["spec"]["audiences"] = json!(self.shared.tokens.audiences());
         }
         let account = self.find()?;
-        self.settle(account.revision).await?;
+        self.wait_durable(account.revision).await?;
         let account = account.value(&self.stored_kind);
         self.check_node(&request)?;
         let shown = Some(("authentication.k8s.io/v1", "TokenRequest"));

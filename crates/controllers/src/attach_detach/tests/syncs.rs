@@ -59,7 +59,7 @@ impl Scene {
         world.run(nodes.run(other));
         world.run(resync.unwrap().run(third));
         world.start().await;
-        world.settle().await;
+        world.wait_until_idle().await;
     }
 
     async fn create_volume(&self, name: &str, mode: &str, source: Value) {
@@ -132,7 +132,7 @@ impl Scene {
             },
         });
         self.world.create(&Pod::TYPE, pod).await;
-        self.world.settle().await;
+        self.world.wait_until_idle().await;
     }
 
     async fn create_attachment(&self, node: &str) {
@@ -151,7 +151,7 @@ impl Scene {
         self.world
             .patch_subresource(&VolumeAttachment::TYPE, &name, Some("status"), patch)
             .await;
-        self.world.settle().await;
+        self.world.wait_until_idle().await;
     }
 
     async fn delete_pod(&self, name: &str) {
@@ -160,7 +160,7 @@ impl Scene {
             ..client::DeleteOptions::default()
         };
         self.world.delete_with(&Pod::TYPE, name, &now).await;
-        self.world.settle().await;
+        self.world.wait_until_idle().await;
     }
 
     async fn listed(&self, node: &str) -> Value {
@@ -182,7 +182,7 @@ impl Scene {
 
     async fn pass(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
-        self.world.settle().await;
+        self.world.wait_until_idle().await;
     }
 }
 
@@ -230,7 +230,7 @@ async fn a_volume_in_use_is_not_detached_and_leaves_the_list_before_it_is() {
     assert_eq!(scene.attached().await, ["n1 true"], "the kubelet uses it");
     scene.world.writes();
     scene.patch_node("n1", json!({"volumesInUse": null})).await;
-    scene.world.settle().await;
+    scene.world.wait_until_idle().await;
     let written = scene.world.written();
     let name = attachment_name("d.example.com", "h-data", "n1");
     assert_eq!(
@@ -286,7 +286,7 @@ async fn a_volume_leaves_a_node_out_of_service_at_once() {
     scene.delete_pod("web").await;
     let taint = json!({"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}});
     scene.world.patch(&Node::TYPE, "n1", taint).await;
-    scene.world.settle().await;
+    scene.world.wait_until_idle().await;
     assert_eq!(scene.attached().await, Vec::<String>::new());
     let metrics = scene.context.metrics.render();
     assert!(metrics.contains("forced_detaches{reason=\"out-of-service\"} 1"));
@@ -392,7 +392,7 @@ async fn a_node_that_is_gone_is_waited_for_if_it_used_the_volume() {
     scene.answer("n2", json!({"attached": true})).await;
     scene.delete_pod("web").await;
     scene.world.delete(&Node::TYPE, "n2").await;
-    scene.world.settle().await;
+    scene.world.wait_until_idle().await;
     assert_eq!(
         scene.attached().await,
         Vec::<String>::new(),
@@ -424,7 +424,7 @@ async fn a_volume_that_is_gone_before_its_attachment_does_not_keep_it() {
     scene.delete_pod("web").await;
     assert_eq!(scene.attached().await, ["n1 true"], "it is in use");
     scene.patch_node("n1", json!({"volumesInUse": null})).await;
-    scene.world.settle().await;
+    scene.world.wait_until_idle().await;
     assert_eq!(scene.attached().await, Vec::<String>::new());
 }
 
@@ -438,7 +438,7 @@ async fn a_driver_that_needs_no_attaching_gets_no_attachment() {
         "spec": {"attachRequired": false},
     });
     scene.world.create(&CsiDriver::TYPE, driver).await;
-    scene.world.settle().await;
+    scene.world.wait_until_idle().await;
     assert_eq!(scene.attached().await, Vec::<String>::new());
 }
 
@@ -503,7 +503,7 @@ async fn a_list_that_somebody_wiped_is_written_again() {
     scene
         .patch_node("n1", json!({"volumesAttached": null}))
         .await;
-    scene.world.settle().await;
+    scene.world.wait_until_idle().await;
     assert_eq!(
         scene.listed("n1").await,
         json!([{"name": VOLUME, "devicePath": ""}])
@@ -514,7 +514,7 @@ async fn a_list_that_somebody_wiped_is_written_again() {
             json!({"volumesAttached": [{"name": "foreign.example.com/x", "devicePath": "/dev/x"}]}),
         )
         .await;
-    scene.world.settle().await;
+    scene.world.wait_until_idle().await;
     assert_eq!(
         scene.listed("n1").await,
         json!([

@@ -28,7 +28,7 @@ async fn a_job_whose_status_could_not_be_written_is_not_started_twice() {
         json!({"active": [{"name": name(1)}], "lastScheduleTime": "2024-01-01T00:01:00Z"})
     );
     assert_eq!(world.list(&Job::TYPE).await.len(), 1);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -85,7 +85,7 @@ async fn a_job_that_was_deleted_leaves_the_active_list() {
     pass(3601).await;
     world.writes();
     delete_job(&world, &name(60)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT cronjobs/hello/status");
     assert_eq!(
         status(&world).await,
@@ -109,7 +109,7 @@ async fn a_job_made_by_hand_is_told_of_and_does_not_count() {
         "spec": made["spec"]["jobTemplate"]["spec"],
     });
     world.create(&Job::TYPE, job).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let message = "Saw a job that the controller did not create or forgot: by-hand";
     assert_eq!(

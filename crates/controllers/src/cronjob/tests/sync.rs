@@ -150,11 +150,11 @@ async fn a_job_is_created_for_each_time_and_the_status_tells_of_it() {
         })
     );
     assert_eq!(cron_job["status"], writes[1].body["status"]);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a second look writes nothing");
 
     finish(&world, &name(1), "Complete").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT cronjobs/hello/status");
     let ended = status(&world).await;
     assert_eq!(

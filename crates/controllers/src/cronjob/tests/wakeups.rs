@@ -139,7 +139,7 @@ async fn jobs_belong_to_whom_they_name_as_their_controller() {
     for name in ["alone", "ours", "of-a-namesake"] {
         super::sync::finish(&world, name, "Complete").await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "DELETE jobs/ours\nPUT cronjobs/hello/status"

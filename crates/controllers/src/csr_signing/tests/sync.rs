@@ -68,7 +68,7 @@ async fn check(pem: &str, signer: &str, usages: &[&str], decision: &str, expecte
     if !decision.is_empty() {
         decide(&world, decision).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     let status = status(&world).await;
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let mut failed = conditions.filter(|one| one["type"] == "Failed");
@@ -83,7 +83,7 @@ async fn check(pem: &str, signer: &str, usages: &[&str], decision: &str, expecte
         _ => "PUT certificatesigningrequests/c/status",
     };
     assert_eq!(world.written(), wanted);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a second sync writes nothing");
 }
 
@@ -130,7 +130,7 @@ async fn the_whole_status_is_written_back_with_one_pem_block() {
     )
     .await;
     decide(&world, "Approved").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     let body = &writes[0].body;
@@ -165,7 +165,7 @@ async fn a_refusal_is_a_condition_with_upstreams_words() {
     )
     .await;
     decide(&world, "Approved").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(
         writes[0].body["status"]["conditions"][1],
@@ -217,7 +217,7 @@ async fn a_ca_that_cannot_be_used_stops_its_own_signer_alone() {
             .patch_subresource(&Csr::TYPE, name, Some("approval"), patch)
             .await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "PUT certificatesigningrequests/good/status"

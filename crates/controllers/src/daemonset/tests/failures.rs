@@ -44,7 +44,7 @@ fn waits_double_up_to_a_quarter_of_an_hour() {
 async fn a_failed_pod_is_replaced_and_the_next_one_later() {
     let world = world(&["n1"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     let name = world.pod_names().await[0].clone();
     world.make_failed(&name).await;
@@ -84,7 +84,7 @@ async fn creations_that_are_refused_stop_the_slow_start_and_are_tried_again() {
     world
         .patch_subresource(&quotas, "tight", Some("status"), status)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world.create(&DaemonSet::TYPE, daemon_set()).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -96,7 +96,7 @@ async fn creations_that_are_refused_stop_the_slow_start_and_are_tried_again() {
         .collect();
     let refused = first.iter().filter(|write| write.answer == 403).count();
     assert_eq!((first.len(), refused), (1 + 2 + 4 + 8, 5), "of 40");
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
     let status = &set["status"];
     assert_eq!(status["desiredNumberScheduled"], 40);
@@ -129,7 +129,7 @@ async fn a_status_that_is_refused_is_written_later() {
         let world = world(&["n1"]).await;
         world.refuse("PUT", "/status", code, 2);
         world.create(&DaemonSet::TYPE, daemon_set()).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let all = world.written();
         assert!(all.ends_with(written), "{all}");
         let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
@@ -141,12 +141,12 @@ async fn a_status_that_is_refused_is_written_later() {
 async fn a_pod_that_ended_is_replaced() {
     let world = world(&["n1"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let name = world.pod_names().await[0].clone();
     world.pod_status(&name, json!({"phase": "Succeeded"})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let events = world.events().await;
     let expected = format!(
         "Normal SucceededDaemonPod Found succeeded daemon pod default/{name} on node n1, will try to delete it"
@@ -160,12 +160,12 @@ async fn a_pod_that_ended_is_replaced() {
 async fn a_deletion_that_meets_a_conflict_is_tried_again() {
     let world = world(&["n1"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.refuse("DELETE", "/pods/", 409, 1);
     let patch = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}});
     world.patch(&DaemonSet::TYPE, "web", patch).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.pod_names().await.is_empty());
 }

@@ -37,12 +37,12 @@ fn revisions_that_pods_have_are_kept() {
     check(0, "a@n1:old", "x z");
 }
 
-async fn settled() -> (World, Value) {
+async fn idle_world() -> (World, Value) {
     let world = world(&["n1"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.make_all_ready().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     let revision = world.list(&ControllerRevision::TYPE).await.remove(0);
     (world, revision)
@@ -62,16 +62,16 @@ fn copy(revision: &Value, name: &str, number: i64) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn of_equal_revisions_the_newest_stays_and_no_pod_is_lost() {
-    let (world, revision) = settled().await;
+    let (world, revision) = idle_world().await;
     let pods = world.pod_names().await;
     // By its generation alone the pod would be up to date.
     let bare = json!({"metadata": {"labels": {"pod-template-generation": null}}});
     world.patch(&Pod::TYPE, &pods[0], bare).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .create(&ControllerRevision::TYPE, copy(&revision, "web-go", 2))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let old = revision["metadata"]["name"].as_str().unwrap();
     assert_eq!(
         world.written(),
@@ -88,7 +88,7 @@ async fn of_equal_revisions_the_newest_stays_and_no_pod_is_lost() {
 // Upstream: TestControlledHistories.
 #[tokio::test(start_paused = true)]
 async fn orphaned_revisions_are_adopted_and_unselected_ones_released() {
-    let (world, revision) = settled().await;
+    let (world, revision) = idle_world().await;
     let mut orphan = copy(&revision, "web-orphan", 1);
     orphan["metadata"]["ownerReferences"] = json!([]);
     orphan["data"]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:0");
@@ -96,7 +96,7 @@ async fn orphaned_revisions_are_adopted_and_unselected_ones_released() {
     let mut alien = copy(&revision, "web-alien", 1);
     alien["metadata"]["labels"] = json!({"app": "other"});
     world.create(&ControllerRevision::TYPE, alien).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let owners = async |name: &str| {
         let held = world.get(&ControllerRevision::TYPE, name).await.unwrap();
         held["metadata"]["ownerReferences"].clone()
@@ -110,12 +110,12 @@ async fn orphaned_revisions_are_adopted_and_unselected_ones_released() {
 
 #[tokio::test(start_paused = true)]
 async fn a_revision_without_a_hash_is_called_by_its_name() {
-    let (world, revision) = settled().await;
+    let (world, revision) = idle_world().await;
     let mut bare = copy(&revision, "web-bare", 1);
     bare["metadata"]["labels"] = json!({"app": "web"});
     bare["data"]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:0");
     world.create(&ControllerRevision::TYPE, bare).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let bare = world
         .get(&ControllerRevision::TYPE, "web-bare")
         .await
@@ -132,7 +132,7 @@ async fn a_taken_name_counts_as_a_collision() {
     let mut set = daemon_set();
     set["metadata"]["name"] = json!("web");
     world.create(&DaemonSet::TYPE, set.clone()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let revision = world.list(&ControllerRevision::TYPE).await.remove(0);
     let name = revision["metadata"]["name"].as_str().unwrap().to_string();
     world.delete(&DaemonSet::TYPE, "web").await;
@@ -147,7 +147,7 @@ async fn a_taken_name_counts_as_a_collision() {
     taken["data"] = json!({"spec": {"template": {"x": 1}}});
     world.create(&ControllerRevision::TYPE, taken).await;
     world.create(&DaemonSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
     assert_eq!(set["status"]["collisionCount"], 1);
     assert_eq!(set["status"]["currentNumberScheduled"], 1);

@@ -12,7 +12,7 @@ use super::*;
 async fn roll_out(world: &World) -> (usize, usize) {
     let (mut fewest, mut most) = (usize::MAX, 0);
     loop {
-        world.settle().await;
+        world.wait_until_idle().await;
         let before = world.list(&Pod::TYPE).await;
         let live = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
         let ready = |pod: &&Value| pod["status"]["phase"] == "Running";
@@ -24,9 +24,9 @@ async fn roll_out(world: &World) -> (usize, usize) {
         most = most.max(counts.into_values().max().unwrap_or(0));
         check_invariants(world, false).await;
         world.finish_deletions().await;
-        world.settle().await;
+        world.wait_until_idle().await;
         world.make_all_ready().await;
-        world.settle().await;
+        world.wait_until_idle().await;
         if world.list(&Pod::TYPE).await == before {
             check_invariants(world, true).await;
             return (fewest, most);
@@ -62,9 +62,9 @@ async fn ready_world(strategy: Value) -> World {
     set["spec"]["updateStrategy"] = strategy;
     set["spec"]["revisionHistoryLimit"] = json!(1);
     world.create(&DaemonSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.make_all_ready().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world
 }
@@ -77,7 +77,7 @@ async fn rolls_out_one_node_at_a_time() {
     assert_eq!(roll_out(&world).await, (2, 1));
     assert_eq!(images(&world).await, "n1=nginx:2 n2=nginx:2 n3=nginx:2");
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
     assert_eq!(set["status"]["updatedNumberScheduled"], 3);
@@ -140,7 +140,7 @@ async fn an_update_that_never_gets_ready_spares_the_other_pods() {
     for image in ["nginx:2", "nginx:3"] {
         set_image(&world, image).await;
         for _ in 0..3 {
-            world.settle().await;
+            world.wait_until_idle().await;
             world.finish_deletions().await;
         }
         let images = images(&world).await;

@@ -67,7 +67,7 @@ async fn a_set_that_selects_everything_does_nothing_but_say_so() {
     pods.store().put(pod("a@n1:ready"));
     lagging.reconcile("web").await.unwrap();
     assert_eq!(lagging.world.written(), "");
-    lagging.world.settle().await;
+    lagging.world.wait_until_idle().await;
     assert_eq!(
         lagging.world.events().await,
         [

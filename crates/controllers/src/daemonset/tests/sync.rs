@@ -14,7 +14,7 @@ use super::*;
 async fn runs_on_every_node_and_then_rests() {
     let world = world(&["n1", "n2", "n3"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         POST controllerrevisions
         POST pods ×3
@@ -23,13 +23,13 @@ async fn runs_on_every_node_and_then_rests() {
     assert_eq!(images(&world).await, "n1=nginx:1 n2=nginx:1 n3=nginx:1");
 
     world.make_all_ready().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"{"currentNumberScheduled":3,"desiredNumberScheduled":3,"numberAvailable":3,"numberMisscheduled":0,"numberReady":3,"observedGeneration":1,"updatedNumberScheduled":3}"#]]
         .assert_eq(&status(&world).await);
     world.written();
     let patch = json!({"metadata": {"labels": {"touched": "yes"}}});
     world.patch(&DaemonSet::TYPE, "web", patch).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a settled set writes nothing");
 }
 
@@ -37,7 +37,7 @@ async fn runs_on_every_node_and_then_rests() {
 async fn pods_and_revisions_are_made_as_the_template_says() {
     let world = world(&["n1"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
     let writes = world.writes();
     let (revision, pod) = (&writes[0].body, &writes[1].body);
@@ -80,21 +80,21 @@ async fn follows_nodes_as_they_come_and_change() {
     let mut set = daemon_set();
     set["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});
     world.create(&DaemonSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "POST controllerrevisions\nPUT daemonsets/web/status"
     );
     add_node(&world, "n1:disk=ssd").await;
     add_node(&world, "n2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(images(&world).await, "n1=nginx:1");
     let labels = |disk: Value| json!({"metadata": {"labels": {"disk": disk}}});
     world.patch(&Node::TYPE, "n2", labels(json!("ssd"))).await;
     world.patch(&Node::TYPE, "n1", labels(Value::Null)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(images(&world).await, "n2=nginx:1");
     let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
     assert_eq!(set["status"]["desiredNumberScheduled"], 1);
@@ -104,9 +104,9 @@ async fn follows_nodes_as_they_come_and_change() {
 async fn a_node_that_goes_takes_its_unbound_pod_along() {
     let world = world(&["n1", "n2"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&Node::TYPE, "n2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.finish_deletions().await;
     assert_eq!(images(&world).await, "n1=nginx:1");
     let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
@@ -125,13 +125,13 @@ async fn adopts_orphans_and_releases_what_it_no_longer_selects() {
     let mut set = daemon_set();
     set["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
     world.create(&DaemonSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(images(&world).await, "n1=nginx:0");
     let written = world.written();
     assert!(written.contains("PATCH pods/stray"), "{written}");
     let patch = json!({"metadata": {"labels": {"app": "other"}}});
     world.patch(&Pod::TYPE, "stray", patch).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let stray = world.get(&Pod::TYPE, "stray").await.unwrap();
     assert_eq!(stray["metadata"]["ownerReferences"], Value::Null);
     assert_eq!(images(&world).await, "n1=nginx:0 n1=nginx:1");
@@ -144,12 +144,12 @@ async fn a_set_that_is_being_deleted_is_left_alone() {
     let mut set = daemon_set();
     set["metadata"]["finalizers"] = json!(["example.com/hold"]);
     world.create(&DaemonSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&DaemonSet::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     add_node(&world, "n2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -159,9 +159,9 @@ async fn availability_comes_with_time() {
     let mut set = daemon_set();
     set["spec"]["minReadySeconds"] = json!(60);
     world.create(&DaemonSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.make_all_ready().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let available = async || {
         let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
         set["status"]["numberAvailable"].as_i64().unwrap_or(0)
@@ -170,7 +170,7 @@ async fn availability_comes_with_time() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(available().await, 1);
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     assert_eq!(world.list(&ControllerRevision::TYPE).await.len(), 1);
 }

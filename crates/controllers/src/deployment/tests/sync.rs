@@ -50,11 +50,11 @@ fn image(tag: &str) -> Value {
 /// Lets pods come and go until nothing moves any more.
 async fn roll_out(world: &World) {
     loop {
-        world.settle().await;
+        world.wait_until_idle().await;
         let before = sets(world).await;
         world.make_all_ready().await;
         world.finish_deletions().await;
-        world.settle().await;
+        world.wait_until_idle().await;
         if sets(world).await == before && !world.pod_names().await.is_empty() {
             return;
         }

@@ -19,7 +19,7 @@ async fn world() -> (World, Controller) {
 
 /// The names of the Deployments that were woken since the last call.
 async fn woken(world: &World, controller: &Controller) -> String {
-    world.settle().await;
+    world.wait_until_idle().await;
     testkit::woken(&controller.queue).await
 }
 

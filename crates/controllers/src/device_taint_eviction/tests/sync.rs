@@ -86,12 +86,12 @@ async fn a_pod_is_marked_and_deleted_when_its_device_is_tainted() {
     let (world, metrics) = running(false).await;
     world.create(&ResourceSlice::TYPE, slice(json!([]))).await;
     let pod = pod_with_device(&world, json!([])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     world
         .patch(&ResourceSlice::TYPE, "s", slice(broken()))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let lines: Vec<String> = writes.iter().map(ToString::to_string).collect();
     assert_eq!(lines, ["PATCH pods/web/status", "DELETE pods/web"]);
@@ -127,7 +127,7 @@ async fn an_eviction_is_called_off_when_the_taint_goes() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(world.written(), "");
     world.delete(&ResourceSlice::TYPE, "s").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(world.written(), "");
     assert_eq!(
@@ -157,7 +157,7 @@ async fn somebody_who_was_faster_is_not_counted() {
     world.create(&ResourceSlice::TYPE, slice(broken())).await;
     world.refuse("PATCH", "pods/web/status", 404, 1);
     pod_with_device(&world, json!([])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.events().await, [""; 0]);
     assert_eq!(evicted(&metrics), "0");
 }
@@ -169,7 +169,7 @@ async fn a_refused_eviction_is_tried_again() {
     world.create(&ResourceSlice::TYPE, slice(broken())).await;
     world.refuse("PATCH", "pods/web/status", 500, 1);
     pod_with_device(&world, json!([])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&Pod::TYPE, "web").await.is_none());
     assert_eq!(
         world.events().await,
@@ -202,7 +202,7 @@ async fn a_rule_shows_what_it_would_do_and_does_it() {
     let (world, metrics) = running(true).await;
     pod_with_device(&world, minute()).await;
     world.create(&DeviceTaintRule::TYPE, rule("None")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect!["False NoEffect 0 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace if the effect was NoExecute. This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."]
         .assert_eq(&progress(&world).await);
     let writes = world.writes();
@@ -215,7 +215,7 @@ async fn a_rule_shows_what_it_would_do_and_does_it() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     let effect = json!({"spec": {"taint": {"effect": "NoExecute"}}});
     world.patch(&DeviceTaintRule::TYPE, "r", effect).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect!["True PodsPendingEviction 1 pod needs to be evicted in 1 namespace."]
         .assert_eq(&progress(&world).await);
     // The toleration counts from when the effect changed.

@@ -67,7 +67,7 @@ fn template() -> Value {
 
 /// `1 allowed, 3 healthy of 2, 3 expected`, and why not where the condition has something to say.
 async fn status(world: &World) -> String {
-    world.settle().await;
+    world.wait_until_idle().await;
     let budget = world.get(&PodDisruptionBudget::TYPE, "b").await.unwrap();
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(0);

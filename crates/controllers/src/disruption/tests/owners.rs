@@ -29,7 +29,7 @@ async fn define_gadgets(world: &World) {
         },
     });
     world.create(&definitions, definition).await;
-    world.settle().await;
+    world.wait_until_idle().await;
 }
 
 async fn gadget(world: &World, replicas: i32) -> Value {
@@ -95,7 +95,7 @@ async fn owners_without_a_scale_are_named() {
         );
         assert!(events.contains(&event), "{events:#?}");
         world.writes();
-        world.settle().await;
+        world.wait_until_idle().await;
         assert_eq!(world.written(), "", "told once");
     }
 }

@@ -69,7 +69,7 @@ async fn a_stale_condition_is_taken_back_once() {
         (&condition["status"], &condition["reason"]),
         (&json!("False"), &Value::Null)
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!(world.written(), "");
 }

@@ -13,10 +13,10 @@ async fn the_status_is_counted_and_written_once() {
     for name in ["a", "b", "c"] {
         pod(&world, name, Some(&set)).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "there is no budget");
     budget(&world, json!({"minAvailable": "34%"})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert!(writes[0].path.ends_with("/poddisruptionbudgets/b/status"));
@@ -35,7 +35,7 @@ async fn the_status_is_counted_and_written_once() {
             "conditions": [{"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods", "message": "", "observedGeneration": 1, "lastTransitionTime": null}],
         })
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     world.make_unready("a").await;
     assert_eq!(
@@ -54,7 +54,7 @@ async fn a_budget_that_is_gone_is_no_news() {
         "0 allowed, 0 healthy of 1, 0 expected"
     );
     world.delete(&PodDisruptionBudget::TYPE, "b").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT poddisruptionbudgets/b/status");
     assert_eq!(
         world.events().await,
@@ -133,7 +133,7 @@ async fn a_pod_under_two_budgets_is_told_so() {
         "spec": {"minAvailable": 1, "selector": {}},
     });
     world.create(&PodDisruptionBudget::TYPE, other).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     pod(&world, "p", None).await;
     assert_eq!(
         status(&world).await,
@@ -207,7 +207,7 @@ async fn what_is_decided_can_be_asked() {
     world.start().await;
     pod(&world, "a", None).await;
     budget(&world, json!({"minAvailable": 1})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let decisions = context
         .decisions
         .get(context.controller, &api::Key::new("default", "b"));

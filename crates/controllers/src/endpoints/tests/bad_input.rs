@@ -79,11 +79,11 @@ fn pods_whose_ports_are_all_different_are_subsets_of_their_own() {
 async fn annotations_that_leave_no_room_are_an_event_and_no_hot_loop() {
     let world = running().await;
     service(&world).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let filled = "x".repeat((256 << 10) - "mine".len());
     let annotations = json!({"metadata": {"annotations": {"mine": filled}}});
     world.patch(&Endpoints::TYPE, "web", annotations).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     pod(&world, "a", "10.0.0.1").await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -97,6 +97,6 @@ async fn annotations_that_leave_no_room_are_an_event_and_no_hot_loop() {
     assert!(!events.is_empty());
     let emptied = json!({"metadata": {"annotations": {"mine": null}}});
     world.patch(&Endpoints::TYPE, "web", emptied).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(stored(&world).await, "10.0.0.1");
 }

@@ -15,7 +15,7 @@ async fn running_with(world: World, batch: Duration) -> World {
     let running = controller(&world.context(), 2, batch).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
 }
 
@@ -67,11 +67,11 @@ pub(super) async fn stored(world: &World) -> String {
 async fn the_pods_of_a_service_are_stored() {
     let world = running().await;
     service(&world).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpoints");
     pod(&world, "a", "10.0.0.1").await;
     let now = world.clock.now().time();
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(
         (writes.len(), writes[0].to_string()),
@@ -100,13 +100,13 @@ async fn the_pods_of_a_service_are_stored() {
             }],
         })
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a second sync writes nothing");
     set_ready(&world, "a", "10.0.0.1", "False").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(stored(&world).await, "-10.0.0.1");
     world.delete(&Pod::TYPE, "a").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(stored(&world).await, "");
 }
 
@@ -116,21 +116,21 @@ async fn endpoints_go_with_their_service_and_come_back_if_somebody_deletes_them(
     let world = running().await;
     service(&world).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world.delete(&Endpoints::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         (world.written(), stored(&world).await),
         ("POST endpoints".into(), "10.0.0.1".into())
     );
     world.delete(&Service::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         (world.written(), stored(&world).await),
         ("DELETE endpoints/web".into(), "none".into())
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -139,12 +139,12 @@ async fn what_somebody_edits_is_put_right() {
     let world = running().await;
     service(&world).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world
         .patch(&Endpoints::TYPE, "web", json!({"subsets": null}))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         (world.written(), stored(&world).await),
         ("PUT endpoints/web".into(), "10.0.0.1".into())
@@ -156,7 +156,7 @@ async fn what_somebody_edits_is_put_right() {
             json!({"metadata": {"annotations": {"mine": "stays"}}}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "annotations are the user's");
 }
 
@@ -177,7 +177,7 @@ async fn leftovers_are_removed_at_the_start_and_only_then() {
     world
         .create(&Endpoints::TYPE, endpoints("new", json!({})))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "its service may come");
 }
 
@@ -187,21 +187,21 @@ async fn a_service_that_stops_selecting_keeps_its_endpoints() {
     let world = running().await;
     service(&world).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .patch(&Service::TYPE, "web", json!({"spec": {"selector": null}}))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     set_ready(&world, "a", "10.0.0.1", "False").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         (world.written(), stored(&world).await),
         (String::new(), "10.0.0.1".into())
     );
     let external = json!({"spec": {"type": "ExternalName", "externalName": "a.example", "selector": {"app": "web"}, "clusterIP": null, "clusterIPs": null}});
     world.patch(&Service::TYPE, "web", external).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -210,18 +210,18 @@ async fn a_service_that_stops_selecting_keeps_its_endpoints() {
 async fn changes_of_pods_wait_for_each_other() {
     let world = running_with(World::new().await, Duration::from_secs(2)).await;
     service(&world).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     for number in 1..=5 {
         pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT endpoints/web");
     for number in 1..=5 {
         world.delete(&Pod::TYPE, &format!("p{number}")).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         (world.written(), stored(&world).await),
         ("PUT endpoints/web".into(), String::new())
@@ -233,11 +233,11 @@ async fn what_fails_is_an_event_and_is_tried_again() {
     let world = running().await;
     world.refuse("POST", "default/endpoints", 500, 1);
     service(&world).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpoints -> 500\nPOST endpoints");
     world.refuse("PUT", "endpoints/web", 409, 1);
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "PUT endpoints/web -> 409\nPUT endpoints/web"
@@ -269,7 +269,7 @@ async fn a_namespace_that_goes_away_is_no_failure() {
         .await
         .unwrap();
     world.delete(&api::kinds::Namespace::TYPE, "going").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let written = world.written();
     assert!(written.ends_with("POST endpoints -> 403"), "{written}");
 }

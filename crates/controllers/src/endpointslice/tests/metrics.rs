@@ -30,11 +30,11 @@ async fn what_there_is_and_what_was_done_is_counted() {
         json!({"spec": {"trafficDistribution": "PreferClose"}}),
     )
     .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     for number in 1..=3 {
         pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     let found = figures(&context.metrics.render());
     for expected in [
         "endpoints_desired 3",
@@ -66,7 +66,7 @@ async fn what_there_is_and_what_was_done_is_counted() {
             json!({"spec": {"trafficDistribution": null}}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let gone = r#"services_count_by_traffic_distribution{traffic_distribution="PreferClose"} 0"#;
     assert!(
         figures(&context.metrics.render())
@@ -74,7 +74,7 @@ async fn what_there_is_and_what_was_done_is_counted() {
             .any(|line| line == gone)
     );
     world.delete(&Service::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let found = figures(&context.metrics.render());
     for expected in [
         "endpoints_desired 0",
@@ -93,7 +93,7 @@ async fn what_there_is_and_what_was_done_is_counted() {
 async fn a_placeholder_is_a_slice_and_the_only_one_that_is_needed() {
     let (world, context) = running_with(SETTINGS).await;
     service(&world, json!({})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let found = figures(&context.metrics.render());
     for expected in [
         "endpoints_desired 0",
@@ -115,14 +115,14 @@ async fn endpoints_that_come_and_go_are_counted_for_each_sync() {
         pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
     }
     service(&world, json!({})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let now = api::kinds::Pod::TYPE;
     let gone = client::DeleteOptions {
         grace_period_seconds: Some(0),
         ..client::DeleteOptions::default()
     };
     world.delete_with(&now, "p1", &gone).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let text = context.metrics.render();
     for expected in [
         "endpoints_added_per_sync_sum 3",

@@ -11,10 +11,10 @@ use super::world::{node, pod, published, running, service, set_ready, slice};
 async fn the_pods_of_a_service_are_published() {
     let world = running().await;
     let service = service(&world, json!({})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     let mut body = writes[0].body.clone();
@@ -52,7 +52,7 @@ async fn the_pods_of_a_service_are_published() {
             "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
         })
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a second sync writes nothing");
 }
 
@@ -60,25 +60,25 @@ async fn the_pods_of_a_service_are_published() {
 async fn a_placeholder_is_created_and_then_filled() {
     let world = running().await;
     service(&world, json!({})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
     let held = slice(&world).await;
     assert!(held["endpoints"].as_array().is_none_or(Vec::is_empty));
     pod(&world, "a", "10.0.0.1").await;
     pod(&world, "b", "10.0.0.2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(published(&world).await, "10.0.0.1 10.0.0.2");
     world.delete(&Pod::TYPE, "a").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(published(&world).await, "-10.0.0.1 10.0.0.2");
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(published(&world).await, "10.0.0.2");
     set_ready(&world, "b", "10.0.0.2", "False").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(published(&world).await, "-10.0.0.2");
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -88,14 +88,14 @@ async fn a_service_that_stops_selecting_keeps_its_slices_and_gets_no_more() {
     let world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .patch(&Service::TYPE, "web", json!({"spec": {"selector": null}}))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     pod(&world, "b", "10.0.0.2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         (world.written(), published(&world).await),
         (String::new(), "10.0.0.1".into())
@@ -107,15 +107,15 @@ async fn a_service_that_stops_selecting_keeps_its_slices_and_gets_no_more() {
             json!({"spec": {"selector": {"app": "web"}}}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(published(&world).await, "10.0.0.1 10.0.0.2");
     let external = json!({"spec": {"type": "ExternalName", "externalName": "a.example", "clusterIP": null, "clusterIPs": null}});
     world.patch(&Service::TYPE, "web", external).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world.finish_deletions().await;
     set_ready(&world, "a", "10.0.0.1", "False").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         (world.written(), published(&world).await),
         (String::new(), "10.0.0.1 10.0.0.2".into())
@@ -127,7 +127,7 @@ async fn services_without_a_selector_are_left_to_their_users() {
     let world = running().await;
     service(&world, json!({"spec": {"selector": null}})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -136,16 +136,16 @@ async fn labels_and_ports_of_the_service_are_followed() {
     let world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     let changed = json!({"metadata": {"labels": {"team": "b"}}});
     world.patch(&Service::TYPE, "web", changed).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = slice(&world).await;
     assert_eq!(held["metadata"]["labels"]["team"], "b");
     let ports = json!({"spec": {"ports": [{"name": "http", "port": 80, "targetPort": 9090, "protocol": "TCP"}]}});
     world.patch(&Service::TYPE, "web", ports).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let name = held["metadata"]["name"].as_str().unwrap();
     assert_eq!(world.written(), format!("PUT endpointslices/{name} ×2"));
     assert_eq!(slice(&world).await["ports"][0]["port"], 9090);
@@ -166,7 +166,7 @@ async fn a_headless_service_names_its_pods() {
     });
     world.create(&Pod::TYPE, object).await;
     set_ready(&world, "web-0", "10.0.0.1", "True").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = slice(&world).await;
     assert_eq!(
         held["metadata"]["labels"]["service.kubernetes.io/headless"],
@@ -185,13 +185,13 @@ async fn changes_of_pods_wait_for_each_other() {
     };
     let (world, _) = super::world::running_with(settings).await;
     service(&world, json!({})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     for number in 1..=5 {
         pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.writes().len(), 1);
     for number in 1..=5 {
         set_ready(
@@ -202,7 +202,7 @@ async fn changes_of_pods_wait_for_each_other() {
         )
         .await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.writes().len(), 1);
 }
 
@@ -217,7 +217,7 @@ async fn what_changes_while_slices_are_written_and_as_long_after_is_written_toge
         pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
     }
     service(&world, json!({})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices ×2");
     world.slow_down(std::time::Duration::from_millis(100));
     for (number, wait) in [(1, 50), (3, 100), (4, 0)] {
@@ -225,7 +225,7 @@ async fn what_changes_while_slices_are_written_and_as_long_after_is_written_toge
         set_ready(&world, &format!("p{number}"), &ip, "False").await;
         tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.writes().len(), 2, "one of each slice");
     assert_eq!(
         published(&world).await,
@@ -238,14 +238,14 @@ async fn the_time_of_what_changed_is_published_and_goes_when_it_is_old() {
     let world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let time = |held: &serde_json::Value| {
         held["metadata"]["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"].clone()
     };
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     let now = world.clock.now().time();
     set_ready(&world, "a", "10.0.0.1", "False").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(time(&slice(&world).await), json!(now));
     world
         .patch(
@@ -254,7 +254,7 @@ async fn the_time_of_what_changed_is_published_and_goes_when_it_is_old() {
             json!({"metadata": {"labels": {"team": "c"}}}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(time(&slice(&world).await).is_null());
 }
 
@@ -273,7 +273,7 @@ async fn a_pod_of_another_zone_says_so() {
     });
     world.create(&Pod::TYPE, object).await;
     set_ready(&world, "a", "10.0.0.1", "True").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = slice(&world).await;
     assert_eq!(held["endpoints"][0]["zone"], "z2");
     assert_eq!(

@@ -16,7 +16,7 @@ async fn what_fails_is_an_event_and_is_tried_again_after_a_second() {
     service(&world, json!({})).await;
     tokio::time::sleep(Duration::from_millis(2900)).await;
     assert_eq!(world.written(), "POST endpointslices -> 500 ×2");
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
     assert!(world.clock.now().since(began) > Duration::from_secs(3));
     let events = world.events().await;
@@ -39,7 +39,7 @@ async fn a_pod_on_a_node_that_is_not_there_comes_with_the_node() {
     let world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&Node::TYPE, "n1").await;
     pod(&world, "b", "10.0.0.2").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -70,7 +70,7 @@ async fn a_namespace_that_goes_away_is_no_failure() {
         .await
         .unwrap();
     world.delete(&api::kinds::Namespace::TYPE, "going").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let written = world.written();
     assert!(written.ends_with("POST endpointslices -> 403"), "{written}");
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -84,7 +84,7 @@ async fn slices_that_somebody_edits_or_deletes_are_put_right() {
     let world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let name = slice(&world).await["metadata"]["name"]
         .as_str()
         .unwrap()
@@ -96,10 +96,10 @@ async fn slices_that_somebody_edits_or_deletes_are_put_right() {
             json!({"endpoints": [{"addresses": ["10.9.9.9"]}]}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(published(&world).await, "10.0.0.1");
     world.delete(&EndpointSlice::TYPE, &name).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(published(&world).await, "10.0.0.1");
     let name = slice(&world).await["metadata"]["name"]
         .as_str()
@@ -107,20 +107,20 @@ async fn slices_that_somebody_edits_or_deletes_are_put_right() {
         .to_owned();
     let mine = json!({"metadata": {"annotations": {"mine": "stays"}, "labels": {"mine": "goes"}}});
     world.patch(&EndpointSlice::TYPE, &name, mine).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = slice(&world).await;
     assert_eq!(held["metadata"]["annotations"]["mine"], "stays");
     assert!(held["metadata"]["labels"]["mine"].is_null());
     let given = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "me"}}});
     world.patch(&EndpointSlice::TYPE, &name, given).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         published(&world).await,
         "10.0.0.1 | 10.0.0.1",
         "theirs, and a new one of ours"
     );
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -129,7 +129,7 @@ async fn slices_that_were_there_before_us_are_looked_at_when_they_go() {
     let mut world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let name = slice(&world).await["metadata"]["name"]
         .as_str()
         .unwrap()
@@ -141,10 +141,10 @@ async fn slices_that_were_there_before_us_are_looked_at_when_they_go() {
     let loops = super::super::controller(&world.context(), super::world::SETTINGS);
     let running = loops.services.run(world.stop());
     world.run(running);
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     world.delete(&EndpointSlice::TYPE, &name).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
 }
 
@@ -161,10 +161,10 @@ async fn many_pods_are_written_in_few_requests() {
         super::world::set_ready(&world, &format!("p{number}"), &ip, "True").await;
     }
     service(&world, json!({})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices ×25");
     super::world::set_ready(&world, "p1234", "10.0.4.235", "False").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].body["endpoints"].as_array().unwrap().len(), 100);
@@ -193,7 +193,7 @@ async fn slices_of_others_are_left_alone() {
     }
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let written = world.written();
     assert!(
         !written.contains("DELETE") && !written.contains("mesh"),

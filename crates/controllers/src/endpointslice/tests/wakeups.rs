@@ -22,7 +22,7 @@ async fn a_service_is_looked_at_again_when_a_zone_comes_that_has_none_of_its_end
     world.delete(&Node::TYPE, "n1").await;
     node(&world, "na", "za").await;
     node(&world, "nb", "zb").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     service(
         &world,
         json!({"metadata": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}}),
@@ -37,7 +37,7 @@ async fn a_service_is_looked_at_again_when_a_zone_comes_that_has_none_of_its_end
         )
         .await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     let zones = |held: &serde_json::Value| {
         let endpoints = held["endpoints"].as_array().unwrap();
         let mut zones: Vec<String> = endpoints
@@ -59,11 +59,11 @@ async fn a_service_is_looked_at_again_when_a_zone_comes_that_has_none_of_its_end
         "Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4"
     );
     node(&world, "nc", "zc").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(zones(&slice(&world).await), "za za zb zb zc zc");
     let labels = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": null}}});
     world.patch(&Node::TYPE, "nc", labels).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(zones(&slice(&world).await), "none none none none none none");
     let events = world.events().await;
     let expected = "Warning TopologyAwareHintsDisabled Insufficient Node information: allocatable CPU or zone not specified on one or more nodes, addressType: IPv4";

@@ -38,11 +38,11 @@ async fn annotations_are_mirrored_up_to_what_the_server_takes() {
     let filled = "x".repeat((256 << 10) - "also".len());
     let object = annotated(&["10.0.0.1"], &filled);
     world.create(&Endpoints::TYPE, object).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
     let slices = world.list(&EndpointSlice::TYPE).await;
     assert_eq!(slices[0]["metadata"]["annotations"]["also"], filled);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 

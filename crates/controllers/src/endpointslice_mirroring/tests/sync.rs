@@ -55,7 +55,7 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
     let world = running().await;
     service(&world, json!(null)).await;
     let object = endpoints(&world, &["10.0.0.1"]).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(
@@ -78,7 +78,7 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
             "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
         })
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a second sync writes nothing");
     let slices = world.list(&EndpointSlice::TYPE).await;
     let name = slices[0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -86,14 +86,14 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
     world
         .patch(&Endpoints::TYPE, "web", json!({"subsets": more}))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), format!("PUT endpointslices/{name}"));
     // Somebody deletes or edits the slice.
     world.delete(&EndpointSlice::TYPE, &name).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
     world.delete(&Endpoints::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.written().starts_with("DELETE endpointslices/web-"));
     assert!(world.list(&EndpointSlice::TYPE).await.is_empty());
 }
@@ -102,10 +102,10 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
 async fn nothing_is_mirrored_without_a_service_or_with_a_selector() {
     let world = running().await;
     endpoints(&world, &["10.0.0.1"]).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     service(&world, json!(null)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
     world
         .patch(
@@ -114,19 +114,19 @@ async fn nothing_is_mirrored_without_a_service_or_with_a_selector() {
             json!({"spec": {"selector": {"app": "web"}}}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.written().starts_with("DELETE endpointslices/web-"));
     world
         .patch(&Service::TYPE, "web", json!({"spec": {"selector": null}}))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
     let skip = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
     world.patch(&Endpoints::TYPE, "web", skip).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.written().starts_with("DELETE endpointslices/web-"));
     world.delete(&Service::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -137,7 +137,7 @@ async fn endpoints_that_were_written_from_pods_are_read_in_full_once_their_selec
     let managed = json!({"metadata": {"labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}});
     world.patch(&Endpoints::TYPE, "web", managed).await;
     service(&world, json!(null)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let slices = world.list(&EndpointSlice::TYPE).await;
     assert_eq!(slices[0]["endpoints"][0]["addresses"][0], "10.0.0.1");
 }
@@ -147,7 +147,7 @@ async fn skipped_addresses_are_told() {
     let world = running().await;
     service(&world, json!(null)).await;
     endpoints(&world, &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let slices = world.list(&EndpointSlice::TYPE).await;
     assert_eq!(slices[0]["endpoints"].as_array().unwrap().len(), 3);
     assert_eq!(
@@ -157,7 +157,7 @@ async fn skipped_addresses_are_told() {
         ]
     );
     world.refuse("PUT", "endpointslices", 500, 1);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
 }
 
@@ -169,7 +169,7 @@ async fn what_fails_is_tried_again_after_a_second() {
     endpoints(&world, &["10.0.0.1"]).await;
     tokio::time::sleep(Duration::from_millis(2900)).await;
     assert_eq!(world.written(), "POST endpointslices -> 500 ×2");
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST endpointslices");
 }
 
@@ -179,7 +179,7 @@ async fn what_is_mirrored_is_counted() {
     let (world, context) = running_with_metrics().await;
     service(&world, json!(null)).await;
     endpoints(&world, &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let has = |lines: &[&str]| {
         let text = context.metrics.render();
         for line in lines {
@@ -197,7 +197,7 @@ async fn what_is_mirrored_is_counted() {
         "endpoints_sync_duration_count 2",
     ]);
     world.delete(&Endpoints::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     has(&[
         "endpoints_desired 0",
         "num_endpoint_slices 0",

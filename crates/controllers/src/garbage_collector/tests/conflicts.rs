@@ -71,7 +71,7 @@ async fn is_deleted(world: &World, namespace: &str) -> bool {
 async fn former(world: &World) -> Value {
     let former = world.create(&CONFIG_MAP, config_map("former", &[])).await;
     world.delete(&CONFIG_MAP, "former").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     former
 }
 
@@ -98,7 +98,7 @@ async fn a_cluster_scoped_dependent_of_a_namespaced_owner_is_kept() {
             );
             assert_eq!(events, [warning]);
             world.delete(&CONFIG_MAP, "owner").await;
-            world.settle().await;
+            world.wait_until_idle().await;
             assert!(!is_deleted(&world, "wide").await);
         } else {
             assert!(events.is_empty(), "{events:?}");
@@ -164,7 +164,7 @@ async fn an_owner_by_another_version_that_is_served_is_the_same_owner() {
     assert_eq!(names(&world).await, ["leaf"]);
     assert_eq!(world.written(), "");
     world.delete(&scalers, "owner").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
 }
 

@@ -55,9 +55,9 @@ async fn a_kind_that_cannot_be_listed_stops_nobody() {
         .create(&CONFIG_MAP, config_map("leaf", &[&root]))
         .await;
     world.create(&SECRET, secret("leaf", &root)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
     assert!(world.get(&SECRET, "leaf").await.is_some(), "not seen yet");
     broken.store(false, Ordering::Relaxed);
@@ -97,9 +97,9 @@ async fn discovery_that_fails_takes_nothing_away() {
     world
         .create(&CONFIG_MAP, config_map("leaf", &[&root]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
 }
 
@@ -117,11 +117,11 @@ async fn custom_kinds_come_and_are_collected() {
         widget
     };
     world.create(&WIDGET, widget("orphan", &root)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .delete_with(&CONFIG_MAP, "root", &by(Propagation::Orphan))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "PATCH widgets/orphan -> 415\nPATCH widgets/orphan\nPATCH configmaps/root"
@@ -131,9 +131,9 @@ async fn custom_kinds_come_and_are_collected() {
 
     let owner = world.create(&CONFIG_MAP, config_map("owner", &[])).await;
     world.create(&WIDGET, widget("leaf", &owner)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&CONFIG_MAP, "owner").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&WIDGET, "leaf").await.is_none());
 }
 
@@ -181,7 +181,7 @@ async fn tree(world: &World) -> Uid {
     let leaf = world
         .create(&CONFIG_MAP, config_map("leaf", &[&root]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     Uid::from(leaf["metadata"]["uid"].as_str().unwrap())
 }
@@ -193,7 +193,7 @@ async fn a_change_that_has_nothing_to_do_with_owners_saves_nobody() {
     tree(&world).await;
     world.refuse("DELETE", "configmaps/leaf", 409, 1);
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let lines: Vec<String> = writes.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -212,7 +212,7 @@ async fn what_the_server_denies_leaves_the_graph() {
     let leaf = tree(&world).await;
     world.refuse("DELETE", "configmaps/leaf", 404, 1);
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "DELETE configmaps/leaf -> 404");
     assert!(!graph.has(&leaf));
 }
@@ -226,7 +226,7 @@ async fn a_denied_dependent_does_not_hold_up_a_foreground_deletion() {
     world
         .delete_with(&CONFIG_MAP, "root", &by(Propagation::Foreground))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "DELETE configmaps/leaf -> 404\nPATCH configmaps/root"
@@ -245,7 +245,7 @@ async fn an_owner_waits_until_all_its_orphans_know() {
     world
         .delete_with(&CONFIG_MAP, "root", &by(Propagation::Orphan))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.written(),
         "PATCH configmaps/leaf -> 500 ×2\nPATCH configmaps/leaf\nPATCH configmaps/root -> 409\nPATCH configmaps/root"

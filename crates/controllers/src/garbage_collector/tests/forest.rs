@@ -61,7 +61,7 @@ async fn grow(world: &World, rng: &Rng) -> Model {
         made.push(world.create(&CONFIG_MAP, object).await);
         model.insert(name, owners);
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     model
 }
 
@@ -82,7 +82,7 @@ async fn what_is_left_is_what_the_model_says() {
             world
                 .delete_with(&CONFIG_MAP, &name, &by(propagation))
                 .await;
-            world.settle().await;
+            world.wait_until_idle().await;
             cut(&mut model, &name, propagation);
             let expected: Vec<&String> = model.keys().collect();
             assert_eq!(

@@ -28,9 +28,9 @@ async fn check_works(world: &World) {
     let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
     let leaf = config_map("root-leaf", &[&root]);
     world.create(&CONFIG_MAP, leaf).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&CONFIG_MAP, "root-leaf").await.is_none());
 }
 
@@ -62,7 +62,7 @@ async fn a_uid_that_is_none_is_nobodys() {
     let stranger = owner("v1", "ConfigMap", "owner", "../not a uid\"");
     let leaf = config_map("leaf", &[&stranger]);
     world.create(&CONFIG_MAP, leaf).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     // Upstream's answer as well: an owner of that name exists, but it is another one.
     assert_eq!(names(&world).await, ["owner"]);
     assert_eq!(world.written(), "DELETE configmaps/leaf");
@@ -85,7 +85,7 @@ async fn an_object_that_owns_itself_lives_until_it_is_deleted() {
         world
             .delete_with(&CONFIG_MAP, "self", &by(propagation))
             .await;
-        world.settle().await;
+        world.wait_until_idle().await;
         assert!(names(&world).await.is_empty(), "{propagation:?}");
         let uid = made["metadata"]["uid"].as_str().unwrap().into();
         assert!(!graph.has(&uid));
@@ -96,17 +96,17 @@ async fn an_object_that_owns_itself_lives_until_it_is_deleted() {
 async fn ten_thousand_dependents_go_with_their_owner() {
     let (world, graph) = world().await;
     let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let before = graph.len();
     for number in 0..10_000 {
         let leaf = config_map(&format!("leaf-{number}"), &[&root]);
         world.create(&CONFIG_MAP, leaf).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(graph.len(), before + 10_000);
     assert_eq!(world.written(), "");
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
     assert_eq!(world.writes().len(), 10_000, "one request each");
     assert_eq!(graph.len(), before - 1);
@@ -123,7 +123,7 @@ async fn a_kind_that_goes_away_while_it_is_watched_hurts_nobody() {
     let widget = world.create(&WIDGET, widget).await;
     let leaf = config_map("leaf", &[&widget]);
     world.create(&CONFIG_MAP, leaf).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.undefine_widgets().await;
     tokio::time::sleep(Duration::from_secs(300)).await;
     check_works(&world).await;
@@ -142,13 +142,13 @@ async fn a_deletion_says_why() {
     let running = controller(&context, &memory, 5).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
     let leaf = config_map("leaf", &[&root]);
     world.create(&CONFIG_MAP, leaf).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let said: Vec<String> = decisions
         .get("test-controller", &Key::new("default", "leaf"))
         .iter()
@@ -198,7 +198,7 @@ async fn a_second_term_lists_nothing_again() {
         let (stopper, stop) = Stop::new();
         let context = world.context();
         let running = runtime::spawn(controller(&context, &memory, 5).run(stop));
-        world.settle().await;
+        world.wait_until_idle().await;
         check_works(&world).await;
         let read = reads.swap(0, Ordering::Relaxed);
         assert_eq!(read == 0, term == 2, "{read} requests in term {term}");

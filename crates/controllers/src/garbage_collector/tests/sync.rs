@@ -44,7 +44,7 @@ pub(super) async fn start_with(world: &mut World, acting: Client, watching: Clie
     let running = collector.run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     graph
 }
 
@@ -106,12 +106,12 @@ async fn pods_follow_their_replica_set_with_one_request_each() {
             .create(&Pod::TYPE, pod(&format!("p{number}"), &set))
             .await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "nothing to collect");
     world
         .delete_with(&ReplicaSet::TYPE, "web", &by(Propagation::Background))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let mut lines: Vec<String> = writes.iter().map(ToString::to_string).collect();
     lines.sort();
@@ -124,7 +124,7 @@ async fn pods_follow_their_replica_set_with_one_request_each() {
     assert!(body["preconditions"]["uid"].is_string());
     assert!(body["preconditions"]["resourceVersion"].is_string());
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.list(&Pod::TYPE).await.is_empty());
     assert_eq!(world.written(), "");
 }
@@ -139,10 +139,10 @@ async fn a_whole_tree_goes() {
     world
         .create(&CONFIG_MAP, config_map("leaf", &[&middle]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let before = graph.len();
     world.delete(&CONFIG_MAP, "root").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
     assert_eq!(graph.len(), before - 3);
 }
@@ -157,11 +157,11 @@ async fn foreground_deletion_takes_the_leaves_first() {
     world
         .create(&CONFIG_MAP, config_map("leaf", &[&middle]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .delete_with(&CONFIG_MAP, "root", &by(Propagation::Foreground))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
     assert_eq!(
         world.written(),
@@ -176,16 +176,16 @@ async fn foreground_deletion_waits_for_who_is_held() {
     let mut held = config_map("held", &[&root]);
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     world.create(&CONFIG_MAP, held).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .delete_with(&CONFIG_MAP, "root", &by(Propagation::Foreground))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(names(&world).await, ["held", "root"]);
     assert_eq!(world.written(), "DELETE configmaps/held");
     let free = json!({"metadata": {"finalizers": null}});
     world.patch(&CONFIG_MAP, "held", free).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
 }
 
@@ -198,11 +198,11 @@ async fn orphans_stay_and_forget_their_owner() {
     world
         .create(&CONFIG_MAP, config_map("leaf", &[&root, &other]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .delete_with(&CONFIG_MAP, "root", &by(Propagation::Orphan))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(names(&world).await, ["leaf", "other"]);
     assert_eq!(
         world.written(),
@@ -222,9 +222,9 @@ async fn one_living_owner_is_enough() {
     world
         .create(&CONFIG_MAP, config_map("leaf", &[&one, &two]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&CONFIG_MAP, "one").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(names(&world).await, ["leaf", "two"]);
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
@@ -232,7 +232,7 @@ async fn one_living_owner_is_enough() {
         writes[0].body["metadata"]["ownerReferences"],
         json!([{"$patch": "delete", "uid": one["metadata"]["uid"]}])
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -243,7 +243,7 @@ async fn an_object_with_an_owner_that_never_was_goes() {
     world
         .create(&CONFIG_MAP, config_map("leaf", &[&ghost]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
     let uid = "3f9d9c3a-0000-4000-8000-000000000001".into();
     assert!(!graph.has(&uid), "the virtual node is gone as well");
@@ -274,11 +274,11 @@ async fn an_owner_in_another_namespace_is_none() {
     let owner = config_map("owner", &[]).to_string();
     let owner = world.user.create(&CONFIG_MAP, "far", owner).await.unwrap();
     let owner: Value = serde_json::from_slice(&owner).unwrap();
-    world.settle().await;
+    world.wait_until_idle().await;
     world
         .create(&CONFIG_MAP, config_map("leaf", &[&owner]))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
     let uid = owner["metadata"]["uid"].as_str().unwrap();
     assert_eq!(
@@ -296,12 +296,12 @@ async fn cycles_can_be_deleted_in_the_foreground() {
     let two = world.create(&CONFIG_MAP, config_map("two", &[&one])).await;
     let back = json!({"metadata": {"ownerReferences": [reference(&two), reference(&one)]}});
     world.patch(&CONFIG_MAP, "one", back).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a cycle alone is no reason");
     world
         .delete_with(&CONFIG_MAP, "one", &by(Propagation::Foreground))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(names(&world).await.is_empty());
 }
 

@@ -52,7 +52,7 @@ async fn a_pod_knows_its_index() {
     let mut made = job(indexed(2, 1));
     made["metadata"]["name"] = json!("a-name-that-is-so-long-that-generated-names-have-no-room");
     scenario.world.create(&Job::TYPE, made).await;
-    scenario.world.settle().await;
+    scenario.world.wait_until_idle().await;
     let writes = scenario.world.writes();
     let body = &writes[0].body;
     let meta = &body["metadata"];

@@ -29,7 +29,7 @@ async fn adopts_what_it_selects_and_releases_what_it_does_not() {
         .create(json!({"completions": 5, "parallelism": 2}))
         .await;
     let stray = stray(&scenario, json!({})).await;
-    scenario.world.settle().await;
+    scenario.world.wait_until_idle().await;
     let uid = scenario.job().await["metadata"]["uid"].clone();
     let finalizer = "batch.kubernetes.io/job-tracking";
     let owner = json!({

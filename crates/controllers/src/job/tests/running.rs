@@ -65,7 +65,7 @@ async fn a_pod_is_what_the_template_says_held_by_a_finalizer() {
         .world
         .create(&Job::TYPE, super::scenario::job(json!({})))
         .await;
-    scenario.world.settle().await;
+    scenario.world.wait_until_idle().await;
     let writes = scenario.world.writes();
     let uid = scenario.job().await["metadata"]["uid"].clone();
     let labels = json!({

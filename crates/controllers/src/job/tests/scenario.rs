@@ -52,7 +52,7 @@ impl Scenario {
 
     /// Lets things settle, and tells what was written.
     pub async fn tell(&mut self) -> String {
-        self.world.settle().await;
+        self.world.wait_until_idle().await;
         let mut pods = self.world.list(&Pod::TYPE).await;
         // In the order they were created, whatever their random names.
         let text = |pod: &Value, field: &str| pod["metadata"][field].as_str().unwrap().to_owned();

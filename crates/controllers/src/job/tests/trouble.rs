@@ -114,7 +114,7 @@ async fn a_mode_that_nobody_knows_is_left_alone() {
     });
     lagging.put(Job::decode(strange.to_string().as_bytes()).unwrap());
     lagging.reconcile("j").await.unwrap();
-    lagging.world.settle().await;
+    lagging.world.wait_until_idle().await;
     assert_eq!(lagging.world.written(), "");
     expect!["Warning UnknownCompletionMode Skipped Job sync because completion mode is unknown"]
         .assert_eq(&lagging.world.events().await.join("\n"));

@@ -67,15 +67,15 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
         world.written().is_empty(),
         "two seconds for all to hear of it"
     );
-    world.settle().await;
-    world.settle().await;
+    world.wait_until_idle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&Namespace::TYPE, "shop").await.is_none());
     assert_eq!(
         world.written(),
         "DELETE configmaps\nPUT status\nPUT finalize",
         "nothing is deleted of which there is none"
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 

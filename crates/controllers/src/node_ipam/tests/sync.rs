@@ -29,7 +29,7 @@ async fn start(cluster: &str, mask: i32, nodes: &[Value]) -> (World, Metrics) {
     let running = controller(&context, ranges, 30).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     (world, metrics)
 }
 
@@ -54,7 +54,7 @@ async fn ranges(world: &World) -> String {
 async fn a_node_gets_its_range_once() {
     let (world, metrics) = start("10.10.0.0/22", 24, &[]).await;
     world.create(&Node::TYPE, node("a", &[])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert_eq!(
@@ -68,7 +68,7 @@ async fn a_node_gets_its_range_once() {
             json!({"metadata": {"labels": {"x": "y"}}}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let text = metrics.render();
     for line in [
@@ -91,7 +91,7 @@ async fn what_nodes_have_at_the_start_is_given_to_nobody_else() {
     ];
     let (world, _) = start("10.10.0.0/22", 24, &held).await;
     world.create(&Node::TYPE, node("d", &[])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         ranges(&world).await,
         "a [10.10.0.0/24]; b [10.10.2.0/24]; c [10.10.1.0/24]; d [10.10.3.0/24]"
@@ -109,12 +109,12 @@ async fn dual_stack_nodes_get_one_range_of_each_family() {
 async fn a_node_for_which_nothing_is_left_waits_until_another_goes() {
     let (world, metrics) = start("10.10.0.0/24", 25, &[node("a", &[]), node("b", &[])]).await;
     world.create(&Node::TYPE, node("c", &[])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let events = world.events().await;
     let told = "Normal CIDRNotAvailable Node c status is now: CIDRNotAvailable";
     assert!(events.iter().any(|event| event == told), "{events:?}");
     world.delete(&Node::TYPE, "a").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(ranges(&world).await, "b [10.10.0.128/25]; c [10.10.0.0/25]");
     let released =
         r#"node_ipam_controller_cidrset_cidrs_releases_total{clusterCIDR="10.10.0.0/24"} 1"#;
@@ -126,7 +126,7 @@ async fn a_write_is_tried_three_times_and_then_its_range_is_free_again() {
     let (world, _) = start("10.10.0.0/24", 24, &[]).await;
     world.refuse("PATCH", "/nodes/a", 500, 3);
     world.create(&Node::TYPE, node("a", &[])).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         ranges(&world).await,
         "a [10.10.0.0/24]",
@@ -154,5 +154,5 @@ async fn nodes_with_foreign_ranges_hold_up_nobody() {
     assert_eq!(world.written(), "");
     world.delete(&Node::TYPE, "far").await;
     world.delete(&Node::TYPE, "two").await;
-    world.settle().await;
+    world.wait_until_idle().await;
 }

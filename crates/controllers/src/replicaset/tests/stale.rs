@@ -84,7 +84,7 @@ async fn more_than_500_pods_come_and_go_in_two_rounds() {
     let none = json!({"spec": {"replicas": 0}});
     world.patch(&ReplicaSet::TYPE, "web", none).await;
     for left in [10, 0] {
-        world.settle().await;
+        world.wait_until_idle().await;
         lagging.reconcile("web").await.unwrap();
         assert_eq!(world.pod_names().await.len(), left);
     }
@@ -130,7 +130,7 @@ async fn a_pod_that_is_gone_already_counts_as_deleted() {
         written.contains("DELETE pods/") && written.contains("-> 404"),
         "{written}"
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     let events = world.events().await;
     assert!(events.is_empty(), "{events:?}");
 }
@@ -177,12 +177,12 @@ async fn terminating_pods_are_counted_behind_their_gate() {
         world.run(running);
         world.start().await;
         world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let pod = world.pod_names().await.remove(0);
         let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
         world.patch(&Pod::TYPE, &pod, hold).await;
         world.delete(&Pod::TYPE, &pod).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
         assert_eq!(set["status"]["terminatingReplicas"], expected, "gate {on}");
     }

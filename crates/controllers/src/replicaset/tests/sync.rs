@@ -52,14 +52,14 @@ pub(super) fn orphan(name: &str) -> Value {
 async fn scales_up_and_down_and_then_rests() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(3)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         POST pods ×3
         PUT replicasets/web/status"#]]
     .assert_eq(&world.written());
 
     world.make_all_ready().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
     expect![[r#"{"availableReplicas":3,"fullyLabeledReplicas":3,"observedGeneration":1,"readyReplicas":3,"replicas":3,"terminatingReplicas":0}"#]]
         .assert_eq(&set["status"].to_string());
@@ -68,7 +68,7 @@ async fn scales_up_and_down_and_then_rests() {
     world
         .patch(&ReplicaSet::TYPE, "web", json!({"spec": {"replicas": 1}}))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let deleted = world
         .writes()
         .iter()
@@ -76,7 +76,7 @@ async fn scales_up_and_down_and_then_rests() {
         .count();
     assert_eq!(deleted, 2);
 
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a settled set writes nothing");
 }
 
@@ -84,7 +84,7 @@ async fn scales_up_and_down_and_then_rests() {
 async fn a_pod_is_created_as_the_template_says() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let body = &writes[0].body;
     assert_eq!(body["metadata"]["generateName"], "web-");
@@ -110,7 +110,7 @@ async fn adopts_orphans_and_releases_what_it_no_longer_selects() {
     let world = world::<ReplicaSet>().await;
     world.create(&Pod::TYPE, orphan("stray")).await;
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
     let stray = world.get(&Pod::TYPE, "stray").await.unwrap();
     let (set, stray) = (&set["metadata"]["uid"], &stray["metadata"]["uid"]);
@@ -132,7 +132,7 @@ async fn adopts_orphans_and_releases_what_it_no_longer_selects() {
             json!({"metadata": {"labels": {"app": "other"}}}),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let owner = json!({"$patch": "delete", "uid": set});
     let releases = json!({"metadata": {"uid": stray, "ownerReferences": [owner]}});
     assert_eq!(world.writes()[0].body, releases);
@@ -150,7 +150,7 @@ async fn adopts_orphans_and_releases_what_it_no_longer_selects() {
 async fn a_pod_that_is_being_deleted_is_replaced_at_once() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let first = world.pod_names().await.remove(0);
     world
         .patch(
@@ -160,7 +160,7 @@ async fn a_pod_that_is_being_deleted_is_replaced_at_once() {
         )
         .await;
     world.delete(&Pod::TYPE, &first).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.pod_names().await.len(), 2);
     let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
     assert_eq!(set["status"]["replicas"], 1);
@@ -174,7 +174,7 @@ async fn a_large_set_rests_after_its_counts_were_written_unless_it_is_asked_for_
     world
         .create(&ReplicaSet::TYPE, replica_set(StatusThrottle::LARGE))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let first = world.pod_names().await.remove(0);
     world.make_ready(&first).await;
     let moment = Duration::from_millis(20);
@@ -201,10 +201,10 @@ async fn a_large_set_rests_after_its_counts_were_written_unless_it_is_asked_for_
 async fn a_failed_pod_is_replaced() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let first = world.pod_names().await.remove(0);
     world.make_failed(&first).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.pod_names().await.len(), 2);
 }
 
@@ -215,7 +215,7 @@ async fn availability_comes_with_time_alone() {
     let mut set = replica_set(1);
     set["spec"]["minReadySeconds"] = json!(60);
     world.create(&ReplicaSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.make_all_ready().await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let status = |set: Value| {
@@ -240,7 +240,7 @@ async fn availability_comes_with_time_alone() {
 async fn a_restarted_controller_makes_up_for_what_is_missing_and_no_more() {
     let mut world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(20)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.shut_down();
     for name in world.pod_names().await.iter().take(5) {
         world.delete(&Pod::TYPE, name).await;
@@ -263,7 +263,7 @@ async fn a_restarted_controller_makes_up_for_what_is_missing_and_no_more() {
     );
     let _running = runtime::spawn(restarted.run(stop.clone()));
     informers.start(&stop);
-    world.settle().await;
+    world.wait_until_idle().await;
     let created = world
         .writes()
         .iter()
@@ -288,7 +288,7 @@ async fn replication_controllers_work_the_same_way() {
         },
     });
     world.create(&ReplicationController::TYPE, rc).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         POST pods ×2
         PUT replicationcontrollers/old/status"#]]

@@ -29,7 +29,7 @@ async fn a_refused_batch_stops_the_slow_start() {
         .collect();
     // One refused request, not thirty; then the failure is shown.
     assert_eq!(writes, ["POST pods -> 500", "PUT replicasets/web/status"]);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.pod_names().await.len(),
         30,
@@ -48,7 +48,7 @@ async fn a_failure_shows_in_the_status_until_it_is_over() {
     let condition = &set["status"]["conditions"][0];
     assert_eq!(condition["type"], "ReplicaFailure");
     assert_eq!(condition["reason"], "FailedCreate");
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
     assert_eq!(set["status"]["conditions"], Value::Null);
     assert_eq!(set["status"]["replicas"], 1);
@@ -61,7 +61,7 @@ async fn a_refused_status_is_written_again() {
         let world = world::<ReplicaSet>().await;
         world.refuse("PUT", "/status", code, 3);
         world.create(&ReplicaSet::TYPE, replica_set(2)).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
         assert_eq!(set["status"]["replicas"], 2, "after {code}");
     }
@@ -72,7 +72,7 @@ async fn a_refused_status_is_written_again() {
 async fn a_set_that_is_being_deleted_neither_creates_nor_adopts() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     world.patch(&ReplicaSet::TYPE, "web", hold).await;
     let background = DeleteOptions {
@@ -85,7 +85,7 @@ async fn a_set_that_is_being_deleted_neither_creates_nor_adopts() {
     let first = world.pod_names().await.remove(0);
     world.make_failed(&first).await;
     world.create(&Pod::TYPE, orphan("stray")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let pods = world.list(&Pod::TYPE).await;
     assert_eq!((pods.len(), names(&pods, "web")), (2, 1));
 }
@@ -96,7 +96,7 @@ async fn an_adoption_that_the_server_refuses_is_no_adoption() {
     world.create(&Pod::TYPE, orphan("stray")).await;
     world.refuse("PATCH", "/pods/stray", 404, 1);
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let pods = world.list(&Pod::TYPE).await;
     assert_eq!(
         names(&pods, "web"),
@@ -112,7 +112,7 @@ async fn a_failed_adoption_creates_nothing_and_is_tried_again() {
     world.create(&Pod::TYPE, orphan("stray")).await;
     world.refuse("PATCH", "/pods/stray", 500, 2);
     world.create(&ReplicaSet::TYPE, replica_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.pod_names().await, ["stray"]);
     assert_eq!(names(&world.list(&Pod::TYPE).await, "web"), 1);
 }
@@ -125,7 +125,7 @@ async fn sets_that_overlap_leave_each_others_pods_alone() {
     other["metadata"]["name"] = json!("other");
     world.create(&ReplicaSet::TYPE, replica_set(3)).await;
     world.create(&ReplicaSet::TYPE, other).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let pods = world.list(&Pod::TYPE).await;
     assert_eq!((names(&pods, "web"), names(&pods, "other")), (3, 2));
     let patched = world.writes().iter().any(|write| write.method == "PATCH");
@@ -137,14 +137,14 @@ async fn sets_that_overlap_leave_each_others_pods_alone() {
 async fn a_set_made_anew_starts_clean() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(2)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let orphans = DeleteOptions {
         propagation: Some(Propagation::Background),
         ..DeleteOptions::default()
     };
     world.delete_with(&ReplicaSet::TYPE, "web", &orphans).await;
     world.create(&ReplicaSet::TYPE, replica_set(2)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
     let uid = &set["metadata"]["uid"];
     let pods = world.list(&Pod::TYPE).await;
@@ -165,7 +165,7 @@ async fn nothing_is_created_twice_while_the_caches_lag() {
         world.patch(&ReplicaSet::TYPE, "web", label).await;
         tokio::task::yield_now().await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.pod_names().await.len(), 5);
     let created = world
         .writes()
@@ -187,13 +187,13 @@ async fn a_namespace_that_goes_away_is_no_failure() {
         .await
         .unwrap();
     world.delete(&Namespace::TYPE, "doomed").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     let more = client::Patch::Merge(r#"{"spec":{"replicas":30}}"#.into());
     user.patch(&ReplicaSet::TYPE, "doomed", "web", None, &more)
         .await
         .unwrap();
-    world.settle().await;
+    world.wait_until_idle().await;
     // Its own status makes it look once more.
     assert_eq!(
         world.written(),
@@ -210,14 +210,14 @@ async fn a_refused_deletion_is_tried_again() {
     for code in [409, 500] {
         let world = world::<ReplicaSet>().await;
         world.create(&ReplicaSet::TYPE, replica_set(2)).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         for name in world.pod_names().await {
             world.refuse("DELETE", &format!("/pods/{name}"), code, 1);
         }
         world
             .patch(&ReplicaSet::TYPE, "web", json!({"spec": {"replicas": 0}}))
             .await;
-        world.settle().await;
+        world.wait_until_idle().await;
         assert!(world.pod_names().await.is_empty(), "{code}");
         let set = world.get(&ReplicaSet::TYPE, "web").await.unwrap();
         assert_eq!(

@@ -89,7 +89,7 @@ async fn claims_are_created_from_templates_and_told_in_the_status() {
         {"name": "gpu", "resourceClaimTemplateName": "t"}, {"name": "nic", "resourceClaimTemplateName": "t"},
     ]);
     let made = world.create(&Pod::TYPE, pod("web", entries)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let lines: Vec<String> = writes.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -129,12 +129,12 @@ async fn claims_are_created_from_templates_and_told_in_the_status() {
         json!({"resourceClaimStatuses": told})
     );
     assert_eq!(status(&world, "web").await, told);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 
     // Somebody deletes one: there is another, and the status still tells of both.
     world.delete(&ResourceClaim::TYPE, names[1]).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         POST resourceclaims
         PATCH pods/web/status"#]]
@@ -145,7 +145,7 @@ async fn claims_are_created_from_templates_and_told_in_the_status() {
         json!({"name": "gpu", "resourceClaimName": names[0]})
     );
     assert_ne!(told[1]["resourceClaimName"], names[1]);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     expect![[r#"
         creates_total{admin_access="false",status="success"} 3
@@ -159,7 +159,7 @@ async fn a_missing_template_is_told_and_waited_for() {
     let (world, _) = running().await;
     let entries = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
     world.create(&Pod::TYPE, pod("web", entries)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     assert_eq!(
         world.events().await,
@@ -170,7 +170,7 @@ async fn a_missing_template_is_told_and_waited_for() {
     world
         .create(&ResourceClaimTemplate::TYPE, template("t"))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         POST resourceclaims
         PATCH pods/web/status"#]]
@@ -187,7 +187,7 @@ async fn a_refused_claim_is_told_and_tried_again() {
         .await;
     let entries = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
     world.create(&Pod::TYPE, pod("web", entries)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.list(&ResourceClaim::TYPE).await.len(), 1);
     let events = world.events().await;
     let told = "Warning FailedResourceClaimCreation PodResourceClaim gpu: create ResourceClaim : ";
@@ -208,7 +208,7 @@ async fn a_claim_whose_status_was_refused_is_not_created_again() {
         .await;
     let entries = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
     world.create(&Pod::TYPE, pod("web", entries)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let claims = world.list(&ResourceClaim::TYPE).await;
     assert_eq!(claims.len(), 1);
     assert_eq!(
@@ -230,11 +230,11 @@ async fn devices_go_back_when_the_last_consumer_is_done() {
         ("two", &two["metadata"]["uid"]),
     ];
     allocate(&world, "shared", &users).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 
     phase(&world, "one", "Succeeded").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
     assert_eq!(
@@ -249,7 +249,7 @@ async fn devices_go_back_when_the_last_consumer_is_done() {
         ..DeleteOptions::default()
     };
     world.delete_with(&Pod::TYPE, "two", &now).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         PATCH resourceclaims/shared/status
         PATCH resourceclaims/shared"#]]
@@ -257,7 +257,7 @@ async fn devices_go_back_when_the_last_consumer_is_done() {
     let held = world.get(&ResourceClaim::TYPE, "shared").await.unwrap();
     assert_eq!(held["metadata"]["finalizers"], Value::Null);
     assert_eq!(held["status"], json!({}));
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -268,7 +268,7 @@ async fn a_claim_that_nobody_uses_may_be_deleted_with_its_devices() {
     world.create(&ResourceClaim::TYPE, claim("unused")).await;
     allocate(&world, "unused", &[]).await;
     world.delete(&ResourceClaim::TYPE, "unused").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         PATCH resourceclaims/unused/status
         PATCH resourceclaims/unused"#]]
@@ -285,10 +285,10 @@ async fn a_claim_that_was_created_for_a_pod_goes_when_it_is_done() {
         .await;
     let entries = json!([{"name": "gpu", "resourceClaimTemplateName": "t"}]);
     world.create(&Pod::TYPE, pod("web", entries)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     phase(&world, "web", "Failed").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.list(&ResourceClaim::TYPE).await.is_empty());
     // The pod is over, so it gets no other.
     assert!(
@@ -296,7 +296,7 @@ async fn a_claim_that_was_created_for_a_pod_goes_when_it_is_done() {
             .written()
             .starts_with("DELETE resourceclaims/web-gpu-")
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -313,10 +313,10 @@ async fn a_claim_that_no_status_tells_of_goes_when_its_pod_is_done() {
     }]);
     world.refuse("PATCH", "pods/web/status", 500, 100);
     world.create(&ResourceClaim::TYPE, untold).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(status(&world, "web").await, Value::Null);
     phase(&world, "web", "Failed").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = world.list(&ResourceClaim::TYPE).await;
     let is_deleted = |claim: &Value| claim["metadata"]["deletionTimestamp"].is_string();
     assert!(held.iter().all(is_deleted), "{held:?}");
@@ -372,7 +372,7 @@ async fn a_pod_that_somebody_bound_becomes_a_consumer() {
     );
     bound["spec"]["nodeName"] = json!("n1");
     let made = world.create(&Pod::TYPE, bound).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PATCH resourceclaims/shared/status");
     let held = world.get(&ResourceClaim::TYPE, "shared").await.unwrap();
     assert_eq!(
@@ -401,13 +401,13 @@ async fn the_claim_of_extended_resources_is_released_with_its_pod() {
     world
         .patch_subresource(&Pod::TYPE, "web", Some("status"), told)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let line =
         r#"resource_claims{admin_access="false",allocated="true",source="extended_resource"} 1"#;
     assert!(counts(&metrics).contains(line), "{}", counts(&metrics));
     phase(&world, "web", "Succeeded").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         PATCH resourceclaims/web-extended/status
         PATCH resourceclaims/web-extended
@@ -442,7 +442,7 @@ async fn pods_share_the_claims_of_their_group() {
         "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": entries},
     });
     let made = world.create(&PodGroup::TYPE, group).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         POST resourceclaims
         PATCH podgroups/g/status"#]]
@@ -459,6 +459,6 @@ async fn pods_share_the_claims_of_their_group() {
     let held = world.get(&PodGroup::TYPE, "g").await.unwrap();
     let told = json!([{"name": "gpu", "resourceClaimName": claims[0]["metadata"]["name"]}]);
     assert_eq!(held["status"]["resourceClaimStatuses"], told);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }

@@ -33,7 +33,7 @@ async fn amounts_at_the_limits_are_counted() {
         huge["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("8E");
         world.create(&Pod::TYPE, huge).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         status(&world, "q").await["used"],
         json!({"requests.cpu": "18446744073709550", "requests.memory": "16E", "requests.example.com/x": "0"})
@@ -51,7 +51,7 @@ async fn hundreds_of_quotas_in_one_namespace_are_all_kept() {
             "metadata": {"name": format!("q{number}")}, "spec": {"hard": {"pods": "500"}}});
         world.create(&ResourceQuota::TYPE, quota).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     world.create(&Pod::TYPE, pod("a", "1m")).await;
     let now = client::DeleteOptions {
         grace_period_seconds: Some(0),
@@ -59,7 +59,7 @@ async fn hundreds_of_quotas_in_one_namespace_are_all_kept() {
     };
     world.delete_with(&Pod::TYPE, "a", &now).await;
     world.create(&Pod::TYPE, pod("b", "1m")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     for quota in world.list(&ResourceQuota::TYPE).await {
         assert_eq!(
             quota["status"]["used"],
@@ -69,6 +69,6 @@ async fn hundreds_of_quotas_in_one_namespace_are_all_kept() {
         );
     }
     world.writes();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }

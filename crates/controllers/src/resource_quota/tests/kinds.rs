@@ -25,13 +25,13 @@ async fn only_what_a_quota_names_is_watched() {
     .await;
     assert_eq!(open(&streams), ["configmaps", "secrets"]);
     world.create(&CONFIG_MAPS, config_map("a")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         status(&world, "q").await["used"],
         json!({"count/configmaps": "1", "pods": "0", "secrets": "0"})
     );
     world.delete(&CONFIG_MAPS, "a").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(status(&world, "q").await["used"]["count/configmaps"], "0");
     world
         .patch(
@@ -51,7 +51,7 @@ async fn a_stream_that_somebody_else_has_filled_is_shared() {
     let (world, streams) = world().await;
     let _collector = streams.of(&CONFIG_MAPS);
     world.create(&CONFIG_MAPS, config_map("a")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     create_quota(&world, "q", json!({"hard": {"count/configmaps": "9"}})).await;
     assert_eq!(status(&world, "q").await["used"]["count/configmaps"], "1");
     create_quota(&world, "r", json!({"hard": {"count/configmaps": "9"}})).await;
@@ -94,7 +94,7 @@ async fn a_kind_is_counted_as_soon_as_it_is_served() {
         "{refused}"
     );
     world.delete(&widgets, "a").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         status(&world, "q").await["used"],
         json!({"count/widgets.example.com": "1"})
@@ -134,14 +134,14 @@ async fn claims_count_by_class_and_devices_by_theirs() {
         refused.to_string().contains("gpu.deviceclass.resource.k8s.io/devices=2, used: gpu.deviceclass.resource.k8s.io/devices=3"),
         "{refused}"
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         status(&world, "q").await["used"],
         json!({"requests.storage": "4Gi", "gold.storageclass.storage.k8s.io/requests.storage": "4Gi",
             "gpu.deviceclass.resource.k8s.io/devices": "3", "requests.example.com/gpu": "3"})
     );
     world.delete(&devices, "three").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         status(&world, "q").await["used"]["requests.example.com/gpu"],
         "0"

@@ -28,14 +28,14 @@ async fn world() -> (World, MetadataStreams) {
     let running = controller(&context, &streams, 5, Duration::from_secs(300)).run(world.stop());
     world.run(running);
     world.start().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     (world, streams)
 }
 
 async fn create_quota(world: &World, name: &str, spec: Value) {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec});
     world.create(&ResourceQuota::TYPE, quota).await;
-    world.settle().await;
+    world.wait_until_idle().await;
 }
 
 async fn status(world: &World, name: &str) -> Value {

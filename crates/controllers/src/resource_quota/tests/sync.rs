@@ -11,7 +11,7 @@ use super::*;
 async fn a_new_quota_is_counted_and_a_second_sync_writes_nothing() {
     let (world, _) = world().await;
     world.create(&Pod::TYPE, pod("a", "100m")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     create_quota(
         &world,
@@ -66,14 +66,14 @@ async fn what_is_created_is_charged_and_what_goes_is_given_back() {
         ),
         "{refused}"
     );
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     let now = DeleteOptions {
         grace_period_seconds: Some(0),
         ..DeleteOptions::default()
     };
     world.delete_with(&Pod::TYPE, "a", &now).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT resourcequotas/q/status");
     assert_eq!(
         status(&world, "q").await["used"],
@@ -85,7 +85,7 @@ async fn what_is_created_is_charged_and_what_goes_is_given_back() {
     world
         .patch_subresource(&Pod::TYPE, "d", Some("status"), ended)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         status(&world, "q").await["used"],
         json!({"pods": "1", "requests.cpu": "400m"})
@@ -113,7 +113,7 @@ async fn pods_that_move_to_another_scope_and_services_of_another_type_are_counte
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
         "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
     world.create(&services, service).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(status(&world, "ends").await["used"], json!({"pods": "0"}));
     assert_eq!(
         status(&world, "ports").await["used"],
@@ -129,7 +129,7 @@ async fn pods_that_move_to_another_scope_and_services_of_another_type_are_counte
     world
         .patch(&services, "s", json!({"spec": {"type": "ClusterIP"}}))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(status(&world, "ends").await["used"], json!({"pods": "1"}));
     assert_eq!(
         status(&world, "ports").await["used"],
@@ -254,14 +254,14 @@ async fn a_change_of_the_limits_is_taken_over() {
     create_quota(&world, "q", json!({"hard": {"pods": "1"}})).await;
     let hard = json!({"spec": {"hard": {"pods": "2", "secrets": "1k"}}});
     world.patch(&ResourceQuota::TYPE, "q", hard).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         status(&world, "q").await,
         json!({"hard": {"pods": "2", "secrets": "1k"}, "used": {"pods": "0", "secrets": "0"}})
     );
     world.writes();
     world.delete(&ResourceQuota::TYPE, "q").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -302,7 +302,7 @@ async fn many_at_once_never_get_more_than_there_is() {
     });
     let created = futures_util::future::join_all(creations).await;
     assert_eq!(created.iter().filter(|created| **created).count(), 10);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.list(&Pod::TYPE).await.len(), 10);
     assert_eq!(status(&world, "q").await["used"], json!({"pods": "10"}));
 }

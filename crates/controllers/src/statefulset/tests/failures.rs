@@ -12,7 +12,7 @@ async fn a_refused_pod_is_reported_and_tried_again() {
     let world = world().await;
     world.refuse("POST", "/pods", 500, 1);
     world.create(&StatefulSet::TYPE, stateful_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(
         has_event(
             &world,
@@ -39,7 +39,7 @@ async fn a_refused_status_is_written_again() {
         let world = world().await;
         world.refuse("PUT", "/status", code, 2);
         world.create(&StatefulSet::TYPE, stateful_set(1)).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
         assert_eq!(set["status"]["replicas"], 1, "{code}");
         assert_eq!(world.pod_names().await, ["web-0"]);
@@ -54,7 +54,7 @@ async fn a_refused_deletion_is_reported_and_tried_again() {
     roll_out(&world).await;
     world.refuse("DELETE", "/pods/web-1", 500, 1);
     scale(&world, 1).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(
         has_event(
             &world,
@@ -85,7 +85,7 @@ async fn a_pod_that_is_gone_already_counts_as_deleted() {
     roll_out(&world).await;
     world.refuse("DELETE", "/pods/web-1", 404, 1);
     scale(&world, 1).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(
         has_event(
             &world,
@@ -102,7 +102,7 @@ async fn without_its_claim_there_is_no_pod() {
     world.refuse("POST", "/persistentvolumeclaims", 500, 1);
     let set = with_claims(stateful_set(1), "Retain", "Retain");
     world.create(&StatefulSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     for event in [
         "Warning FailedCreate Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: refused by the test: InternalError",
         "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: refused by the test: InternalError",
@@ -123,7 +123,7 @@ async fn a_refused_repair_is_reported_and_tried_again() {
         let label = "statefulset.kubernetes.io/pod-name";
         let patch = json!({"metadata": {"labels": {label: null}}});
         world.patch(&Pod::TYPE, "web-0", patch).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         let event = format!(
             "Warning FailedUpdate Update Pod web-0 in StatefulSet web failed error: refused by the test: {reason}"
         );
@@ -147,7 +147,7 @@ async fn volumes_that_an_adopted_pod_lacks_are_asked_for_and_the_refusal_is_repo
     world.make_ready("web-0").await;
     let set = with_claims(stateful_set(1), "Retain", "Retain");
     world.create(&StatefulSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let at = writes
         .iter()
@@ -189,7 +189,7 @@ async fn owners_that_could_not_be_set_are_set_later() {
     let policy = json!({"whenScaled": "Retain", "whenDeleted": "Delete"});
     let patch = json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}});
     world.patch(&StatefulSet::TYPE, "web", patch).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(
         has_event(
             &world,
@@ -217,7 +217,7 @@ async fn a_parallel_set_that_is_refused_does_not_insist() {
     world
         .create(&StatefulSet::TYPE, parallel(stateful_set(20)))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let written = world.written();
     let lines: Vec<&str> = written.lines().take(3).collect();
     assert_eq!(
@@ -238,9 +238,9 @@ async fn figures_come_with_the_gate_and_go_with_the_set() {
     let metrics = Metrics::new();
     let world = world_counting(with_max_unavailable(), false, metrics.clone()).await;
     world.create(&StatefulSet::TYPE, stateful_set(3)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.make_ready("web-0").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let line = |name: &str| {
         let text = metrics.render();
         let found = text
@@ -262,7 +262,7 @@ async fn figures_come_with_the_gate_and_go_with_the_set() {
         ))
     );
     world.delete(&StatefulSet::TYPE, "web").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(line("max_unavailable"), None);
 }
 

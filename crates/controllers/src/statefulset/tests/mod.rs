@@ -271,10 +271,10 @@ async fn scale(world: &World, replicas: i32) {
 async fn roll_out(world: &World) {
     for _ in 0..100 {
         let before = pods_and_status(world).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         world.finish_deletions().await;
         world.make_all_ready().await;
-        world.settle().await;
+        world.wait_until_idle().await;
         if pods_and_status(world).await == before {
             return;
         }

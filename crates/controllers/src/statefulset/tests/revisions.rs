@@ -168,7 +168,7 @@ async fn orphaned_revisions_are_adopted() {
     world.patch(&ControllerRevision::TYPE, name, orphan).await;
     world.written();
     scale(&world, 2).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let held = world.get(&ControllerRevision::TYPE, name).await.unwrap();
     assert_eq!(
         held["metadata"]["ownerReferences"][0]["kind"],

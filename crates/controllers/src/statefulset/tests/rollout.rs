@@ -15,7 +15,7 @@ async fn started(set: Value, gates: Gates, recover: bool) -> World {
 async fn an_update_replaces_one_pod_at_a_time_from_the_top() {
     let world = started(stateful_set(3), Gates::default(), false).await;
     set_image(&world, "nginx:2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         images(&world).await,
         "web-0=nginx:1 web-1=nginx:1 web-2=nginx:2"
@@ -26,13 +26,13 @@ async fn an_update_replaces_one_pod_at_a_time_from_the_top() {
     assert_eq!(status["currentReplicas"], 2);
     assert_eq!(status["updatedReplicas"], 1);
     assert_eq!(status["readyReplicas"], 2);
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "waits for web-2");
 
     world.make_ready("web-2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         images(&world).await,
         "web-0=nginx:1 web-1=nginx:2 web-2=nginx:2"
@@ -115,7 +115,7 @@ async fn with_the_gate_on_and_no_value_one_pod_at_a_time_is_updated() {
     let set = parallel(stateful_set(3));
     let world = started(set, with_max_unavailable(), false).await;
     set_image(&world, "nginx:2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         images(&world).await,
         "web-0=nginx:1 web-1=nginx:1 web-2=nginx:2"
@@ -132,12 +132,12 @@ async fn a_bad_revision_holds_an_ordered_set_up_unless_recovery_is_on() {
     ] {
         let world = started(stateful_set(2), Gates::default(), recover).await;
         set_image(&world, "bad").await;
-        world.settle().await;
+        world.wait_until_idle().await;
         assert_eq!(images(&world).await, "web-0=nginx:1 web-1=bad");
         world.make_unready("web-1").await;
         set_image(&world, "nginx:3").await;
         for _ in 0..5 {
-            world.settle().await;
+            world.wait_until_idle().await;
             for pod in world.list(&Pod::TYPE).await {
                 if pod["spec"]["containers"][0]["image"] != "bad" {
                     let name = pod["metadata"]["name"].as_str().unwrap();
@@ -154,7 +154,7 @@ async fn a_bad_revision_holds_an_ordered_set_up_unless_recovery_is_on() {
 async fn a_parallel_set_updates_one_by_one_too() {
     let world = started(parallel(stateful_set(3)), Gates::default(), false).await;
     set_image(&world, "nginx:2").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         images(&world).await,
         "web-0=nginx:1 web-1=nginx:1 web-2=nginx:2"

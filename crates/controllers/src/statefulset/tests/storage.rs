@@ -31,7 +31,7 @@ async fn claims_are_made_before_the_pod() {
     let world = world().await;
     let set = with_claims(stateful_set(1), "Retain", "Retain");
     world.create(&StatefulSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let lines: Vec<String> = writes.iter().map(ToString::to_string).collect();
     expect![[r#"
@@ -63,7 +63,7 @@ async fn claims_are_made_before_the_pod() {
     );
     roll_out(&world).await;
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -177,7 +177,7 @@ async fn condemn(when_deleted: &str, owner: &str) {
     assert_eq!(owners(&world, "data-web-1").await, owner);
     world.written();
     scale(&world, 1).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         PUT persistentvolumeclaims/data-web-1
         DELETE pods/web-1
@@ -187,7 +187,7 @@ async fn condemn(when_deleted: &str, owner: &str) {
     assert_eq!(owners(&world, "data-web-0").await, owner);
 
     scale(&world, 2).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(
         world.pod_names().await,
         ["web-0"],
@@ -217,17 +217,17 @@ async fn a_pending_pod_gets_a_lost_claim_back() {
     let world = world().await;
     let set = with_claims(stateful_set(1), "Retain", "Retain");
     world.create(&StatefulSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.delete(&CLAIM, "data-web-0").await;
     let finalizers = json!({"metadata": {"finalizers": null}});
     if world.get(&CLAIM, "data-web-0").await.is_some() {
         world.patch(&CLAIM, "data-web-0", finalizers).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     let touch = json!({"metadata": {"annotations": {"poke": "1"}}});
     world.patch(&StatefulSet::TYPE, "web", touch).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "POST persistentvolumeclaims");
 }
 
@@ -311,7 +311,7 @@ async fn claims_of_adopted_pods_are_owned_and_those_of_released_ones_are_not() {
         "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
     });
     world.create(&Pod::TYPE, misnamed).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(owners(&world, "data-web-0").await, "StatefulSet web");
     assert_eq!(owners(&world, "data-xweb-1").await, "");
     let released = world.get(&Pod::TYPE, "xweb-1").await.unwrap();

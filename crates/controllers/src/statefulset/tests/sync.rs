@@ -13,7 +13,7 @@ use crate::workload::StatusThrottle;
 async fn an_ordered_set_goes_one_by_one_and_then_rests() {
     let world = world().await;
     world.create(&StatefulSet::TYPE, stateful_set(3)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         POST controllerrevisions
         POST pods
@@ -22,7 +22,7 @@ async fn an_ordered_set_goes_one_by_one_and_then_rests() {
     assert_eq!(world.pod_names().await, ["web-0"], "waits for the first");
 
     world.make_ready("web-0").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.pod_names().await, ["web-0", "web-1"]);
     roll_out(&world).await;
     assert_eq!(world.pod_names().await, ["web-0", "web-1", "web-2"]);
@@ -32,7 +32,7 @@ async fn an_ordered_set_goes_one_by_one_and_then_rests() {
     world.written();
 
     scale(&world, 1).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         DELETE pods/web-2
         PUT statefulsets/web/status
@@ -41,7 +41,7 @@ async fn an_ordered_set_goes_one_by_one_and_then_rests() {
     .assert_eq(&world.written());
     roll_out(&world).await;
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a settled set writes nothing");
 }
 
@@ -59,7 +59,7 @@ async fn a_pod_has_its_identity() {
     set["spec"]["ordinals"] = json!({"start": 5});
     set["metadata"]["annotations"] = json!({"note": "kept"});
     world.create(&StatefulSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
     let revision = &writes[0].body;
@@ -106,11 +106,11 @@ async fn a_parallel_set_does_not_wait() {
     world
         .create(&StatefulSet::TYPE, parallel(stateful_set(5)))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.pod_names().await.len(), 5);
     roll_out(&world).await;
     scale(&world, 1).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let deleted = world
         .writes()
         .iter()
@@ -119,7 +119,7 @@ async fn a_parallel_set_does_not_wait() {
     assert_eq!(deleted, 4);
     roll_out(&world).await;
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -157,7 +157,7 @@ async fn adopts_by_name_and_labels_and_releases() {
         world.create(&Pod::TYPE, orphan(name)).await;
     }
     world.create(&StatefulSet::TYPE, stateful_set(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let owned = |pod: Value| !pod["metadata"]["ownerReferences"].is_null();
     for (name, adopted) in [("web-0", true), ("other-0", false), ("web-x", false)] {
         let pod = world.get(&Pod::TYPE, name).await.unwrap();
@@ -165,7 +165,7 @@ async fn adopts_by_name_and_labels_and_releases() {
     }
     let adopted = world.get(&Pod::TYPE, "web-0").await.unwrap();
     world.make_ready("web-0").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let replaced = world.get(&Pod::TYPE, "web-0").await.unwrap();
     assert_ne!(
         replaced["metadata"]["uid"], adopted["metadata"]["uid"],
@@ -174,7 +174,7 @@ async fn adopts_by_name_and_labels_and_releases() {
     roll_out(&world).await;
     let relabel = json!({"metadata": {"labels": {"app": "mine"}}});
     world.patch(&Pod::TYPE, "web-0", relabel).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(!owned(world.get(&Pod::TYPE, "web-0").await.unwrap()));
 }
 
@@ -188,7 +188,7 @@ async fn a_lost_label_comes_back() {
     let label = "statefulset.kubernetes.io/pod-name";
     let patch = json!({"metadata": {"labels": {label: null}}});
     world.patch(&Pod::TYPE, "web-0", patch).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PATCH pods/web-0");
     let pod = world.get(&Pod::TYPE, "web-0").await.unwrap();
     assert_eq!(pod["metadata"]["labels"][label], "web-0");
@@ -204,7 +204,7 @@ async fn the_next_pod_comes_when_the_last_has_been_ready_long_enough() {
     let mut set = stateful_set(2);
     set["spec"]["minReadySeconds"] = json!(60);
     world.create(&StatefulSet::TYPE, set).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.make_ready("web-0").await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     let set = world.get(&StatefulSet::TYPE, "web").await.unwrap();
@@ -226,10 +226,10 @@ async fn waits_for_a_pod_that_is_being_deleted() {
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     world.patch(&Pod::TYPE, "web-0", hold).await;
     world.delete(&Pod::TYPE, "web-0").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     scale(&world, 3).await;
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.pod_names().await, ["web-0", "web-1"], "no web-2 yet");
     let free = json!({"metadata": {"finalizers": null}});
     world.patch(&Pod::TYPE, "web-0", free).await;
@@ -248,9 +248,9 @@ async fn a_set_that_is_being_deleted_touches_no_pods() {
     world.delete(&StatefulSet::TYPE, "web").await;
     world.delete(&Pod::TYPE, "web-1").await;
     world.written();
-    world.settle().await;
+    world.wait_until_idle().await;
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let written = world.written();
     assert!(
         !written.contains("pods"),
@@ -264,7 +264,7 @@ async fn a_set_that_is_being_deleted_touches_no_pods() {
 async fn invariants_hold_for_a_settled_set() {
     let world = world().await;
     world.create(&StatefulSet::TYPE, stateful_set(2)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let look = || {
         let pods = world.informers.of::<Pod>().store().in_namespace("default");
         let revisions = world.informers.of::<ControllerRevision>();
@@ -286,13 +286,13 @@ async fn counts_that_change_together_are_written_together() {
     world
         .create(&StatefulSet::TYPE, parallel(stateful_set(20)))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.written();
     for ordinal in 0..20 {
         world.make_ready(&format!("web-{ordinal}")).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert!(
         (2..=4).contains(&writes.len()),
@@ -315,7 +315,7 @@ async fn a_large_parallel_set_rests_after_its_counts_were_written() {
         let world = world().await;
         let set = parallel(stateful_set(size));
         world.create(&StatefulSet::TYPE, set).await;
-        world.settle().await;
+        world.wait_until_idle().await;
         world.make_ready("web-7").await;
         let moment = Duration::from_millis(20);
         tokio::time::sleep(moment).await;

@@ -11,7 +11,7 @@ fn bare_pod(name: &str, labels: Value) -> Value {
     })
 }
 
-async fn settled() -> World {
+async fn idle_world() -> World {
     let world = world().await;
     world.create(&StatefulSet::TYPE, stateful_set(1)).await;
     roll_out(&world).await;
@@ -22,10 +22,10 @@ async fn settled() -> World {
 // Upstream: TestStatefulSetControllerAddPodOrphan, TestStatefulSetControllerGetStatefulSetsForPod.
 #[tokio::test(start_paused = true)]
 async fn a_new_orphan_that_is_selected() {
-    let world = settled().await;
+    let world = idle_world().await;
     let orphan = bare_pod("web-7", json!({"app": "web"}));
     world.create(&Pod::TYPE, orphan).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let written = world.written();
     assert!(
         written.starts_with("PATCH pods/web-7\nDELETE pods/web-7"),
@@ -85,27 +85,27 @@ async fn an_orphan_wakes_every_set_that_selects_it() {
 // TestStatefulSetControllerDeletePodOrphan.
 #[tokio::test(start_paused = true)]
 async fn not_pods_that_nobody_selects() {
-    let world = settled().await;
+    let world = idle_world().await;
     world
         .create(&Pod::TYPE, bare_pod("web-7", json!({"app": "db"})))
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.make_ready("web-7").await;
     world.delete(&Pod::TYPE, "web-7").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
 // Upstream: TestStatefulSetControllerUpdatePodOrphanWithNewLabels.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_that_gets_the_right_labels() {
-    let world = settled().await;
+    let world = idle_world().await;
     world.create(&Pod::TYPE, bare_pod("web-7", json!({}))).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let labels = json!({"metadata": {"labels": {"app": "web"}}});
     world.patch(&Pod::TYPE, "web-7", labels).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.written().starts_with("PATCH pods/web-7"));
 }
 
@@ -113,7 +113,7 @@ async fn an_orphan_that_gets_the_right_labels() {
 // TestStatefulPodControlCreatePodExists.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_goes_to_another_owner_and_then_goes() {
-    let world = settled().await;
+    let world = idle_world().await;
     let other = json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "other",
         "uid": "00000000-0000-0000-0000-000000000001", "controller": true,
@@ -139,12 +139,12 @@ async fn a_pod_that_goes_to_another_owner_and_then_goes() {
 // Upstream: TestStatefulSetControllerUpdatePod, TestStatefulSetControllerDeletePod, TestStatefulSetControllerCreates.
 #[tokio::test(start_paused = true)]
 async fn changes_of_its_own_pods() {
-    let world = settled().await;
+    let world = idle_world().await;
     world.make_unready("web-0").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "PUT statefulsets/web/status");
     world.delete(&Pod::TYPE, "web-0").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.written().contains("POST pods"));
 }
 

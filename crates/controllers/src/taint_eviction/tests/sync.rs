@@ -54,7 +54,7 @@ async fn seconds(seconds: u64) {
 async fn a_pod_that_does_not_tolerate_the_taint_is_marked_and_deleted() {
     let world = world().await;
     let pod = make_pod(&world, "a", None).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     taint(&world, down()).await;
     seconds(1).await;
@@ -91,7 +91,7 @@ async fn a_pod_that_does_not_tolerate_the_taint_is_marked_and_deleted() {
         json!([{"key": "down", "effect": "NoExecute"}, {"key": "more", "effect": "NoExecute"}]),
     )
     .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -198,7 +198,7 @@ async fn a_node_that_comes_with_its_taints_drives_away_who_waits_there() {
     world.delete(&Node::TYPE, "n1").await;
     make_pod(&world, "now", None).await;
     make_pod(&world, "soon", Some(10)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"taints": down()},
@@ -239,7 +239,7 @@ async fn a_namesake_of_a_pod_that_was_to_leave_has_its_own_time() {
 async fn a_pod_that_comes_to_a_tainted_node_is_not_missed() {
     let world = world().await;
     taint(&world, down()).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     make_pod(&world, "late", None).await;
     seconds(1).await;
     assert_eq!(world.written(), "PATCH pods/late/status\nDELETE pods/late");

@@ -242,7 +242,7 @@ async fn candidates_are_owned_or_selected_orphans() {
     user.create(&ControllerRevision::TYPE, "far", elsewhere)
         .await
         .unwrap();
-    world.settle().await;
+    world.wait_until_idle().await;
     let labels = [("app", "web")].into_iter().collect();
     let found = history.candidates(&owner(), &Selector::from_labels(&labels));
     assert_eq!(names(&found), "a-mine e-relabelled c-orphan");

@@ -32,10 +32,10 @@ async fn an_orphan_of_the_template_is_adopted_and_used() {
             foreign_set("web-6b474476c4", "1", Value::Null),
         )
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     world.create(&Deployment::TYPE, deployment(2)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         PATCH replicasets/web-6b474476c4 ×2
         PUT deployments/web/status"#]]
@@ -57,7 +57,7 @@ async fn an_orphan_of_the_template_is_adopted_and_used() {
     world
         .patch(&ReplicaSet::TYPE, "web-6b474476c4", relabel)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let set = world
         .get(&ReplicaSet::TYPE, "web-6b474476c4")
         .await
@@ -93,12 +93,12 @@ async fn a_name_that_is_taken_counts_as_a_collision() {
     let world = world().await;
     // What would the name be? The Deployment tells; then it goes, and its set stays with another template.
     world.create(&Deployment::TYPE, deployment(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let name = world.list(&ReplicaSet::TYPE).await[0]["metadata"]["name"].clone();
     let name = name.as_str().unwrap();
     world.delete(&Deployment::TYPE, "web").await;
     world.delete(&ReplicaSet::TYPE, name).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let mut taken = foreign_set(name, "other", Value::Null);
     for path in [
         "/metadata/labels",
@@ -108,11 +108,11 @@ async fn a_name_that_is_taken_counts_as_a_collision() {
         *taken.pointer_mut(path).unwrap() = json!({"app": "other"});
     }
     world.create(&ReplicaSet::TYPE, taken).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
 
     world.create(&Deployment::TYPE, deployment(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes: Vec<String> = world
         .writes()
         .iter()

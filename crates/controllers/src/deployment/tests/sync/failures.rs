@@ -22,7 +22,7 @@ async fn limit(world: &World, resource: &str, hard: i32) {
     world
         .patch_subresource(&quotas, "tight", Some("status"), status)
         .await;
-    world.settle().await;
+    world.wait_until_idle().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,7 +30,7 @@ async fn a_set_that_may_not_be_made_is_reported() {
     let world = world().await;
     limit(&world, "count/replicasets.apps", 0).await;
     world.create(&Deployment::TYPE, deployment(1)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let hashless = |text: String| {
         // The set was never made, so its name is only in the messages.
         let Some(at) = text.find("web-") else {
@@ -52,7 +52,7 @@ async fn pods_that_may_not_be_made_are_reported() {
     let world = world().await;
     limit(&world, "pods", 1).await;
     world.create(&Deployment::TYPE, deployment(3)).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let deployment = web(&world).await;
     let conditions = deployment["status"]["conditions"].as_array().unwrap();
     let failure = conditions
@@ -79,7 +79,7 @@ async fn a_namespace_that_goes_away_is_given_up_on() {
         .await
         .unwrap();
     world.delete(&Namespace::TYPE, "doomed").await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     let unpause = client::Patch::Merge(r#"{"spec":{"paused":false}}"#.into());
     let user = world.user.clone();
@@ -116,7 +116,7 @@ async fn an_empty_selector_selects_nothing() {
     let key = Key::new("default", "web");
     let next = controller.reconcile(&key).await.unwrap();
     assert_eq!(next, Next::AwaitChange);
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     assert_eq!(
         world.events().await,
@@ -208,7 +208,7 @@ async fn after_fifteen_failures_it_is_left_alone_until_it_changes() {
     };
     assert_eq!(attempts(), 16, "once, and fifteen times again");
     edit(&world, json!({"metadata": {"labels": {"touched": "yes"}}})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(attempts() > 0, "it has changed");
 }
 

@@ -22,9 +22,9 @@ async fn no_new_pod_runs_beside_an_old_one() {
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     world.patch(&Pod::TYPE, &held, hold).await;
     edit(&world, image("2")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect!["1 nginx:1 0/0"].assert_eq(&sets(&world).await);
     assert_eq!(world.pod_names().await, [held.as_str()]);
 
@@ -42,7 +42,7 @@ async fn no_new_pod_runs_beside_an_old_one() {
     .assert_eq(&events(&world).await);
     assert_converged(&world).await;
     world.writes();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 
@@ -52,11 +52,11 @@ async fn pods_that_have_ended_are_not_waited_for() {
     let pods = world.pod_names().await;
     // Its set replaces the failed pod and leaves it lying around.
     world.make_failed(&pods[0]).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     edit(&world, image("2")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.finish_deletions().await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert!(world.get(&Pod::TYPE, &pods[0]).await.is_some());
     expect![[r#"
         1 nginx:1 0/0

@@ -74,7 +74,7 @@ async fn undo_goes_to_the_last_revision() {
     );
     assert_converged(&world).await;
     world.writes();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
 }
 

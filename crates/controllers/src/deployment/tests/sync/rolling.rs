@@ -99,7 +99,7 @@ async fn rolls_from_one_template_to_the_next() {
         Progressing True NewReplicaSetAvailable ReplicaSet "web-v2" has successfully progressed."#]]
     .assert_eq(&without_hashes(&world, &conditions(&world).await).await);
     assert_converged(&world).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "", "a settled Deployment writes nothing");
 }
 
@@ -111,7 +111,7 @@ async fn scaling_is_one_patch_with_a_precondition() {
     world.writes();
     let set = &world.list(&ReplicaSet::TYPE).await[0];
     edit(&world, json!({"spec": {"replicas": 5}})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     assert!(writes[0].to_string().starts_with("PATCH replicasets/web-"));
     let expected = json!({
@@ -136,7 +136,7 @@ async fn a_broken_template_stops_half_way_and_times_out() {
     roll_out(&world).await;
     edit(&world, image("broken")).await;
     for _ in 0..3 {
-        world.settle().await;
+        world.wait_until_idle().await;
         world.finish_deletions().await;
     }
     expect![[r#"
@@ -173,7 +173,7 @@ async fn a_paused_deployment_scales_but_does_not_roll_out() {
     world.create(&Deployment::TYPE, deployment(2)).await;
     roll_out(&world).await;
     edit(&world, json!({"spec": {"paused": true}})).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     expect![[r#"
         Available True MinimumReplicasAvailable Deployment has minimum availability.
         Progressing Unknown DeploymentPaused Deployment is paused"#]]
@@ -183,7 +183,7 @@ async fn a_paused_deployment_scales_but_does_not_roll_out() {
     roll_out(&world).await;
     expect!["1 nginx:1 3/3"].assert_eq(&sets(&world).await);
     world.writes();
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.written(), "");
     edit(&world, json!({"spec": {"paused": false}})).await;
     roll_out(&world).await;
@@ -222,7 +222,7 @@ async fn annotations_and_readiness_follow_the_deployment_without_a_rollout() {
     let change =
         json!({"metadata": {"annotations": {"team": "b"}}, "spec": {"minReadySeconds": 3}});
     edit(&world, change).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     let writes = world.writes();
     let patches: Vec<&Value> = writes
         .iter()
@@ -245,11 +245,11 @@ async fn one_that_is_being_deleted_is_left_alone() {
     roll_out(&world).await;
     world.delete(&Deployment::TYPE, "web").await;
     edit(&world, image("2")).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     world.writes();
     let pod = world.pod_names().await.remove(0);
     world.make_unready(&pod).await;
-    world.settle().await;
+    world.wait_until_idle().await;
     assert_eq!(world.list(&ReplicaSet::TYPE).await.len(), 1, "no rollout");
     assert_eq!(web(&world).await["status"]["availableReplicas"], 1);
 }
@@ -266,7 +266,7 @@ async fn a_set_that_is_deleted_comes_back() {
     for pod in world.pod_names().await {
         world.delete(&Pod::TYPE, &pod).await;
     }
-    world.settle().await;
+    world.wait_until_idle().await;
     let sets = world.list(&ReplicaSet::TYPE).await;
     assert_eq!(
         sets[0]["metadata"]["name"], name,
