@@ -75,8 +75,7 @@ impl LabelSet {
     }
 }
 
-/// A matching about label sets that is made once for a run of objects that share theirs, as the pods
-/// of one template do.
+/// Asks once whether labels match for a run of objects that share their set, as the pods of one template do.
 pub struct Matcher<F> {
     matches: F,
     last: Option<(LabelSet, bool)>,
@@ -91,14 +90,14 @@ impl<F: Fn(&LabelSet) -> bool> Matcher<F> {
     }
 
     pub fn of(&mut self, labels: &LabelSet) -> bool {
-        if let Some((last, matching)) = &self.last
+        if let Some((last, matches)) = &self.last
             && Arc::ptr_eq(&last.0, &labels.0)
         {
-            return *matching;
+            return *matches;
         }
-        let matching = (self.matches)(labels);
-        self.last = Some((labels.clone(), matching));
-        matching
+        let matches = (self.matches)(labels);
+        self.last = Some((labels.clone(), matches));
+        matches
     }
 }
 
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn one_matching_for_a_run_of_equals() {
+    fn a_run_of_equals_is_asked_about_once() {
         let asked = std::cell::Cell::new(0);
         let mut is_web = Matcher::new(|labels: &LabelSet| {
             asked.set(asked.get() + 1);
