@@ -22,6 +22,8 @@ impl Context {
         let mut request = self.decode_part("authentication.k8s.io/v1", "TokenRequest")?;
         request["metadata"]["name"] = json!(self.info.name);
         request["metadata"]["namespace"] = json!(self.info.namespace);
+        // UPSTREAM: NodeRestriction asks for whom the token is meant before that has a default.
+        self.check_node(&request)?;
         if request["spec"]["audiences"]
             .as_array()
             .is_none_or(Vec::is_empty)
@@ -31,7 +33,6 @@ impl Context {
         let account = self.find()?;
         self.wait_durable(account.revision).await?;
         let account = account.value(&self.stored_kind);
-        self.check_node(&request)?;
         let shown = Some(("authentication.k8s.io/v1", "TokenRequest"));
         let request = self
             .admit_unstored(Operation::Create, shown, request, dry_run)
