@@ -27,6 +27,13 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 
 /// Whoever writes a file does not know our types: `expected a whole number, not string "many"`.
 fn plain(problem: &str) -> String {
+    // A list is read into the fields of a map one by one, until there are too few.
+    if let Some((_, expected)) = problem
+        .strip_prefix("invalid length ")
+        .and_then(|text| text.split_once(", expected "))
+    {
+        return plain(&format!("invalid type: sequence, expected {expected}"));
+    }
     let mismatch = problem
         .strip_prefix("invalid type: ")
         .or_else(|| problem.strip_prefix("invalid value: "));
