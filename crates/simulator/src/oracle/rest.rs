@@ -1,12 +1,12 @@
 //! What must hold when nothing changes any more.
 
-use api::kinds::{Lease, Pod};
+use api::kinds::Pod;
 use api::{Key, Meta, Resource};
 use controllers::Descriptor;
 use controllers::oracle::{Oracle, Verdict, View};
 use runtime::{Informers, Metrics};
 
-use super::{Inner, Oracles};
+use super::{Inner, Oracles, views};
 
 impl Oracles {
     /// Is every object as it should be?
@@ -52,12 +52,8 @@ impl Oracles {
     pub(crate) fn check_caches(&self, informers: &Informers) -> Verdict {
         let mut inner = self.lock();
         inner.checks += 1;
-        let caches = controllers::built().flat_map(|descriptor| descriptor.caches);
-        // Leases are renewed all the time: at any moment one may be on its way to the cache.
-        let views: Vec<View> = caches
-            .filter(|view| view.resource != Lease::TYPE)
-            .cloned()
-            .collect();
+        // Leases, which are not among them, are renewed all the time: at any moment one may be on its way to the cache.
+        let views: Vec<View> = views::cached().cloned().collect();
         inner.world.check_caches(&views, informers)
     }
 
