@@ -91,9 +91,12 @@ fn final_answer(
 
 fn send(api: &Api, request: &Request, kept: &BTreeMap<String, String>) -> Result<Answer> {
     let fill = |text: &str| {
-        kept.iter().fold(text.to_owned(), |text, (name, value)| {
-            text.replace(&format!("${name}"), value)
-        })
+        // Backwards: `$STRANGERPORT` is not `$STRANGER` and a word behind it.
+        kept.iter()
+            .rev()
+            .fold(text.to_owned(), |text, (name, value)| {
+                text.replace(&format!("${name}"), value)
+            })
     };
     let body = match &request.body {
         Sent::Nothing => String::new(),
