@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::config::ConfigError;
 use crate::https::ConnectError;
+use crate::status::Cause;
 use crate::{BoxError, Status};
 
 /// A request that did not end well. `Display` never repeats the source: print the chain with [`describe`].
@@ -159,6 +160,13 @@ impl Error {
             request: request.to_owned(),
             source: source.into(),
         }
+    }
+
+    /// A field was changed that cannot change any more.
+    pub fn forbids_change_of(&self, field: &str) -> bool {
+        let causes = self.status().map_or(&[][..], |status| &status.causes);
+        let is_it = |cause: &Cause| cause.reason == "FieldValueForbidden" && cause.field == field;
+        causes.iter().any(is_it)
     }
 
     fn code(&self) -> Option<u16> {

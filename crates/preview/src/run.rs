@@ -75,6 +75,9 @@ const STEPS_OF_AN_ENDLESS_RUN: u32 = 1000;
 /// Later than any state becomes quiet: a load that begins then is still at its first value.
 const NOT_YET: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// Claim templates are the field of a StatefulSet that people want to change and cannot.
+const KEEPS_ITS_CLAIMS: &str = "; claims that exist keep what they have: delete the StatefulSet with --cascade=orphan, change the claims, and apply it again";
+
 /// What is complete has to stay complete for this long: pods that crash do so soon.
 const STAYS: Duration = Duration::from_secs(15);
 
@@ -419,16 +422,17 @@ impl Run {
                 client.patch(&resource, namespace, name, None, &patch).await
             }
         };
-        let answer = answer.map_err(|error| PreviewError::Rejected {
-            file: manifest.file.clone(),
-            line: manifest.line,
-            object: manifest.name(),
-            message: match (kind, client::describe(&error)) {
-                ("StatefulSet", message) if message.contains("updates to statefulset spec") => {
-                    format!("{message}; claims that exist keep what they have: delete the StatefulSet with --cascade=orphan, change the claims, and apply it again")
-                }
-                (_, message) => message,
-            },
+        let answer = answer.map_err(|error| {
+            let mut message = client::describe(&error);
+            if kind == "StatefulSet" && error.forbids_change_of("spec") {
+                message.push_str(KEEPS_ITS_CLAIMS);
+            }
+            PreviewError::Rejected {
+                file: manifest.file.clone(),
+                line: manifest.line,
+                object: manifest.name(),
+                message,
+            }
         })?;
         let taken: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let unchanged = before

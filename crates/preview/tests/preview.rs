@@ -429,6 +429,16 @@ fn what_the_server_would_reject() {
 }
 
 #[test]
+fn claim_templates_cannot_change_and_the_way_out_is_named() {
+    let larger = stateful("db:1", 3).replace("1Gi", "2Gi");
+    check_error(
+        &stateful("db:1", 3),
+        &larger,
+        r#"new.yaml: line 2: the API server rejects statefulset/db: StatefulSet.apps "db" is invalid: spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden; claims that exist keep what they have: delete the StatefulSet with --cascade=orphan, change the claims, and apply it again"#,
+    );
+}
+
+#[test]
 fn the_same_input_gives_the_same_preview() {
     let (old, new) = (deployment("web:1", 6, ""), deployment("web:2", 6, ""));
     let (one, two) = (run(&old, &new), run(&old, &new));
