@@ -1,7 +1,7 @@
 //! What must hold when nothing changes any more.
 
 use api::kinds::Pod;
-use api::{Key, Meta, Resource};
+use api::{Key, Meta};
 use controllers::Descriptor;
 use controllers::oracle::{Oracle, Verdict, View};
 use runtime::{Informers, Metrics};
