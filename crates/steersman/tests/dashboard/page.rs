@@ -79,6 +79,8 @@ fn a_bad_image_is_seen_as_stuck_and_then_as_settled_and_the_slider_goes_back() {
     api.send("PATCH", &web, &image("web", "web:2", false))
         .unwrap();
     browser.until_said("Everything is settled");
+    // The last half second of the slider is "now", and the rollout may take no longer than that.
+    browser.until(&format!("{slider} > {stuck_at} + 1000"));
 
     let slide = |to: &str| {
         format!(
