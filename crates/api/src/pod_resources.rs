@@ -51,6 +51,13 @@ impl PodResources {
         total
     }
 
+    /// The same, whatever has been granted of it; none of a pod that leaves it to its containers.
+    pub fn pod_level_requests(self) -> Option<Amounts> {
+        let mut named = self.whole.iter().flat_map(|whole| whole.requests.keys());
+        let is_set = named.any(|name| is_pod_level(name));
+        is_set.then(|| self.without_status().requests())
+    }
+
     /// What the pod as a whole is limited to.
     pub fn limits(&self) -> Amounts {
         let mut limits = self.container_limits();

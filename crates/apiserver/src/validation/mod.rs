@@ -4,6 +4,7 @@
 //! The functions run on decoded, defaulted and prepared objects, so they need not ask whether a value
 //! has the right type. They answer everything that is wrong at once, as upstream does.
 
+mod autoscalers;
 mod batch;
 mod certificate_requests;
 mod certificate_signature;
@@ -92,6 +93,7 @@ pub fn status_update(kind: &Kind, new: &Value, old: &Value, now: i64) -> Vec<Cau
         ("apps", _) | ("", "ReplicationController") => {
             workloads::status_update(&mut errors, &root, kind)
         }
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscalers::status(&mut errors, &root),
         ("batch", "Job") => job_status::update(&mut errors, &root, old),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
             certificate_requests::status(&mut errors, &root, old);
@@ -152,7 +154,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         }
         ("rbac.authorization.k8s.io", _) => rbac::binding(errors, root, kind.namespaced),
         ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v2" => {
-            groups::autoscaler(errors, root)
+            autoscalers::create(errors, root);
         }
         ("policy", "PodDisruptionBudget") => groups::disruption_budget(errors, root),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
@@ -234,6 +236,9 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         }
         ("apps", "ControllerRevision") => workloads::controller_revision(errors, root, Some(old)),
         ("apps", _) => workloads::update(errors, &kind.kind, root, old),
+        ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v2" => {
+            autoscalers::update(errors, root, old);
+        }
         ("batch", "Job") => batch::job_update(errors, root, old),
         ("discovery.k8s.io", "EndpointSlice") => {
             services::endpoint_slice(errors, root);

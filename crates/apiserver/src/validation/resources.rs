@@ -77,6 +77,11 @@ pub(super) fn list(errors: &mut Errors, place: &Place<'_>, usage: Use) {
     }
 }
 
+/// The name of a resource that containers may ask for.
+pub(super) fn of_container(errors: &mut Errors, place: &Place<'_>) {
+    resource_name(errors, place, place.text(), Use::Container);
+}
+
 fn resource_name(errors: &mut Errors, place: &Place<'_>, name: &str, usage: Use) {
     if matches!(name, "cpu" | "memory") {
         // Well-formed, and everyone may ask for them.

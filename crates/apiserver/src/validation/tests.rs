@@ -227,3 +227,128 @@ fn a_certificate_request_is_signed_with_the_key_that_it_is_about() {
     let said = fault(&block(&tampered));
     assert!(said.ends_with("ECDSA verification failure"), "{said}");
 }
+
+fn autoscaler(patch: &Value) -> (std::sync::Arc<Kind>, Value) {
+    let cpu = serde_json::json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
+    let mut spec = serde_json::json!({
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+        "maxReplicas": 3, "metrics": [{"type": "Resource", "resource": cpu}],
+    });
+    for (field, value) in patch.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    prepared(&serde_json::json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "x"}, "spec": spec,
+    }))
+}
+
+fn said(causes: Vec<Cause>) -> String {
+    let lines = causes
+        .iter()
+        .map(|cause| format!("{}: {}", cause.field, cause.message));
+    lines.collect::<Vec<String>>().join("\n")
+}
+
+/// Upstream: `TestValidateHorizontalPodAutoscaler`, rows that the corpus does not have.
+#[test]
+fn autoscalers_are_refused_in_upstreams_words() {
+    use serde_json::json;
+    let refused = |patch: Value| {
+        let (kind, object) = autoscaler(&patch);
+        said(create(&kind, &object))
+    };
+    let target = |version: &str, kind: &str| json!({"scaleTargetRef": {"apiVersion": version, "kind": kind, "name": "d"}});
+    assert_eq!(refused(json!({})), "");
+    assert_eq!(refused(target("v1", "ReplicationController")), "");
+    let version = "spec.scaleTargetRef.apiVersion: Invalid value";
+    assert_eq!(
+        refused(target("v1", "Deployment")),
+        format!("{version}: \"v1\": apiVersion must specify API group")
+    );
+    for kind in ["Deployment", "ReplicationController"] {
+        assert_eq!(
+            refused(target("a/b/c", kind)),
+            format!("{version}: \"a/b/c\": unexpected GroupVersion string: a/b/c")
+        );
+    }
+    assert_eq!(
+        refused(json!({"maxReplicas": -1})),
+        "spec.maxReplicas: Invalid value: -1: must be greater than or equal to 1\n\
+         spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`"
+    );
+    let metric = |metric: Value| refused(json!({"metrics": [metric]}));
+    let described = json!({"apiVersion": "v1", "kind": "Service", "name": "s"});
+    assert_eq!(
+        metric(
+            json!({"type": "Object", "object": {"describedObject": described, "metric": {"name": "m"}, "target": {"type": "Value"}}})
+        ),
+        "spec.metrics[0].object.target.averageValue: Required value: must set either a target value or averageValue"
+    );
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
+    let external = json!({"metric": {"name": "m", "selector": selector}, "target": {"type": "Value", "value": "1"}});
+    assert_eq!(
+        metric(json!({"type": "External", "external": external})),
+        "",
+        "nobody looks at the selector"
+    );
+    let container = |container: &str, resource: &str| {
+        let target = json!({"type": "Utilization", "averageUtilization": 50});
+        metric(
+            json!({"type": "ContainerResource", "containerResource": {"name": resource, "container": container, "target": target}}),
+        )
+    };
+    assert_eq!(container("c", "cpu"), "");
+    assert_eq!(
+        container("c", "foo"),
+        "spec.metrics[0].containerResource.name: Invalid value: \"foo\": must be a standard resource type or fully qualified\n\
+         spec.metrics[0].containerResource.name: Invalid value: \"foo\": must be a standard resource for containers"
+    );
+    assert!(container("C", "cpu").starts_with(
+        "spec.metrics[0].containerResource.container: Invalid value: \"C\": a lowercase RFC 1123 label"
+    ));
+    let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
+    assert_eq!(
+        metric(json!({"type": "Resource", "resource": cpu, "external": {}})),
+        "spec.metrics[0].external.metric.name: Required value: must specify a metric name\n\
+         spec.metrics[0].external.target.type: Required value: must specify a metric target type\n\
+         spec.metrics[0].external.target.type: Invalid value: \"\": must be either Utilization, Value, or AverageValue\n\
+         spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or a per-pod target\n\
+         spec.metrics[0].external: Forbidden: must populate the given metric source only"
+    );
+    let up = |field: &str, value: Value| {
+        let policies = json!([{"type": "Pods", "value": 1, "periodSeconds": 1}]);
+        refused(json!({"behavior": {"scaleUp": {"policies": policies, (field): value}}}))
+    };
+    assert_eq!(
+        up("stabilizationWindowSeconds", json!(-1)),
+        "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero"
+    );
+    assert_eq!(
+        up("tolerance", json!("-1")),
+        "spec.behavior.scaleUp.tolerance: Invalid value: \"-1\": must be greater than or equal to 0"
+    );
+}
+
+#[test]
+fn what_an_autoscaler_has_already_it_may_keep() {
+    use serde_json::json;
+    let target = json!({"apiVersion": "v1", "kind": "Deployment", "name": "d"});
+    let external = json!({"metric": {"name": "m"}, "target": {"type": "Value", "value": "1"}});
+    let metrics = json!([{"type": "External", "external": external}]);
+    let (kind, old) =
+        autoscaler(&json!({"scaleTargetRef": target, "minReplicas": 0, "metrics": metrics}));
+    assert!(!create(&kind, &old).is_empty());
+    assert_eq!(said(update(&kind, &old, &old)), "");
+    let mut worse = old.clone();
+    worse["spec"]["minReplicas"] = json!(-1);
+    assert_eq!(
+        said(update(&kind, &worse, &old)),
+        "spec.minReplicas: Invalid value: -1: must be greater than or equal to 0"
+    );
+    let mut counted = old.clone();
+    counted["status"] = json!({"currentReplicas": -1, "desiredReplicas": 2});
+    assert_eq!(
+        said(status_update(&kind, &counted, &old, 0)),
+        "status.currentReplicas: Invalid value: -1: must be greater than or equal to 0"
+    );
+}

@@ -269,9 +269,9 @@ impl Plan {
 
     /// Says so if a job would be due but for the deadline.
     fn note_deadline(&mut self, timing: &Timing, schedule: &Schedule, now: MicroTime) {
-        let passed = timing.passed(schedule, now);
         if let Some(seconds) = timing.deadline_seconds
-            && let Some(scheduled) = passed.ok().and_then(|passed| passed.due)
+            && let Ok(passed) = timing.passed(schedule, now)
+            && let Some(scheduled) = passed.due
         {
             self.reasons
                 .push(Reason::PastDeadline { scheduled, seconds });

@@ -13,7 +13,7 @@ use api::syntax::go_quote;
 use super::calculator::{
     Measured, Proposal, Settings, Tolerances, by_share, by_utilization, by_value, by_whole, sum,
 };
-use super::read::Reading;
+use super::read::{Reading, compile};
 
 /// What one metric asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,11 +194,11 @@ fn pods(
     target: Target<'_>,
 ) -> Result<Proposed, Failure> {
     let value = source.target.average_value.as_ref();
-    let proposal = match value {
+    let proposal = compile(&source.metric).and_then(|_| match value {
         Some(value) => metrics_of(reading)
             .and_then(|metrics| by_value(metrics, value.milli_value(), &target.measured())),
         None => Err("invalid pods metric source: no average value target was set".to_owned()),
-    };
+    });
     let proposal = proposal.map_err(|why| {
         let error = format!("failed to get pods metric value: {why}");
         failure("FailedGetPodsMetric", error, why)
@@ -224,26 +224,20 @@ fn object(
         let error = format!("failed to get object metric value: {shown}");
         failure("FailedGetObjectMetric", error, why)
     };
+    compile(&source.metric).map_err(|why| fail(why.clone(), why))?;
     let given = &source.target;
     let (proposal, current, name) = match (&*given.r#type, &given.value, &given.average_value) {
         ("Value", Some(value), _) => {
-            let proposal = value_of(reading)
-                .and_then(|usage| by_whole(usage, value.milli_value(), &target.measured()))
-                .map_err(|why| fail(why.clone(), why))?;
+            let proposal =
+                whole_of(reading, value, target).map_err(|why| fail(why.clone(), why))?;
             let name = format!("{} metric {metric}", source.described_object.kind);
             (proposal, whole(proposal), name)
         }
         ("AverageValue", _, Some(value)) => {
-            let usage = value_of(reading).map_err(|why| {
+            let proposal = share_of(reading, value, target).map_err(|why| {
                 let shown = format!("failed to get {metric} object metric: {why}");
                 fail(why, shown)
             })?;
-            let proposal = by_share(
-                usage,
-                value.milli_value(),
-                target.present,
-                target.tolerances,
-            );
             (proposal, average(proposal), external_name(source))
         }
         _ => {
@@ -277,25 +271,17 @@ fn external(
     let given = &source.target;
     let (proposal, current) = match (&given.average_value, &given.value) {
         (Some(value), _) => {
-            let usage = value_of(reading).map_err(|why| {
+            let proposal = share_of(reading, value, target).map_err(|why| {
                 let shown = format!("failed to get {metric} external metric: {why}");
                 fail(why, shown)
             })?;
-            let proposal = by_share(
-                usage,
-                value.milli_value(),
-                target.present,
-                target.tolerances,
-            );
             (proposal, average(proposal))
         }
         (None, Some(value)) => {
-            let proposal = value_of(reading)
-                .and_then(|usage| by_whole(usage, value.milli_value(), &target.measured()))
-                .map_err(|why| {
-                    let shown = format!("failed to get external metric {metric}: {why}");
-                    fail(why, shown)
-                })?;
+            let proposal = whole_of(reading, value, target).map_err(|why| {
+                let shown = format!("failed to get external metric {metric}: {why}");
+                fail(why, shown)
+            })?;
             (proposal, whole(proposal))
         }
         (None, None) => {
@@ -348,6 +334,25 @@ fn value_of(reading: Result<Reading, String>) -> Result<i64, String> {
         Reading::Values(values) => Ok(sum(&values)),
         Reading::Pods(_) => Ok(0),
     }
+}
+
+/// Measured against a target for the whole.
+fn whole_of(
+    reading: Result<Reading, String>,
+    wanted: &Quantity,
+    target: Target<'_>,
+) -> Result<Proposal, String> {
+    by_whole(value_of(reading)?, wanted.milli_value(), &target.measured())
+}
+
+/// Measured against a target for each pod.
+fn share_of(
+    reading: Result<Reading, String>,
+    wanted: &Quantity,
+    target: Target<'_>,
+) -> Result<Proposal, String> {
+    let (usage, wanted) = (value_of(reading)?, wanted.milli_value());
+    Ok(by_share(usage, wanted, target.present, target.tolerances))
 }
 
 /// `external metric qps(nil)`

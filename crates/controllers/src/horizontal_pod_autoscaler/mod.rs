@@ -140,7 +140,7 @@ pub fn controller(
             context: context.clone(),
             autoscalers: context.informers.store::<HorizontalPodAutoscaler>(),
             pods,
-            metrics: Metrics::new(&context.client, &scales),
+            metrics: Metrics::new(&context.client, &scales, period),
             scales,
             configuration,
             period,
@@ -334,9 +334,9 @@ impl Autoscalers {
             Err(failure) => return (Observed::BadSelector(failure), Vec::new()),
         };
         let (mut readings, mut took) = (Vec::new(), Vec::new());
+        let query = selector.to_string();
         for spec in &hpa.spec.metrics {
             let begun = Instant::now();
-            let query = selector.to_string();
             let read = self.metrics.read(&key.namespace, spec, &query).await;
             readings.push(read);
             took.push(begun.elapsed());
@@ -378,9 +378,10 @@ impl Autoscalers {
             let mut labels = pods.iter().map(|pod| &pod.metadata.labels);
             labels.any(|labels| other.matches(labels))
         };
+        let first = Key::new(&key.namespace, "");
         let by: Vec<Key> = known
-            .iter()
-            .filter(|(other, _)| other.namespace == key.namespace)
+            .range(first..)
+            .take_while(|(other, _)| other.namespace == key.namespace)
             .filter(|(_, known)| known.selector.as_ref().is_some_and(scales_some))
             .map(|(other, _)| other.clone())
             .collect();

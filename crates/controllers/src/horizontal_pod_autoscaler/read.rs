@@ -10,7 +10,9 @@ use api::{ResourceType, Time};
 use bytes::Bytes;
 use client::{Client, ListOptions, escape};
 use http::Request;
+use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::calculator::{PodMetric, PodMetrics};
 use crate::scale::Scales;
@@ -35,13 +37,19 @@ const POD_METRICS: ResourceType =
 pub(super) struct Metrics {
     client: Client,
     scales: Arc<Scales>,
+    /// The version of the custom metrics API, and until when it is taken for granted.
+    custom_version: Mutex<Option<(String, Instant)>>,
+    /// How long it is: UPSTREAM: as long as a period.
+    period: Duration,
 }
 
 impl Metrics {
-    pub(super) fn new(client: &Client, scales: &Arc<Scales>) -> Metrics {
+    pub(super) fn new(client: &Client, scales: &Arc<Scales>, period: Duration) -> Metrics {
         Metrics {
             client: client.clone(),
             scales: scales.clone(),
+            custom_version: Mutex::default(),
+            period,
         }
     }
 
@@ -102,8 +110,8 @@ impl Metrics {
                     pods: Some(source), ..
                 },
             ) => {
-                let name = &source.metric.name;
-                let read = self.pods(namespace, selector, &source.metric).await;
+                let (name, metric_selector) = (&source.metric.name, compile(&source.metric)?);
+                let read = self.pods(namespace, selector, name, &metric_selector).await;
                 read.map(Reading::Pods)
                     .map_err(|error| format!("unable to get metric {name}: {error}"))
             }
@@ -115,7 +123,8 @@ impl Metrics {
                 },
             ) => {
                 let (name, object) = (&source.metric.name, &source.described_object);
-                let read = self.object(namespace, object, &source.metric).await;
+                let metric_selector = compile(&source.metric)?;
+                let read = self.object(namespace, object, name, &metric_selector).await;
                 // UPSTREAM: the words are in this order.
                 read.map(|value| Reading::Values(vec![value]))
                     .map_err(|error| {
@@ -133,7 +142,8 @@ impl Metrics {
                 },
             ) => {
                 let MetricIdentifier { name, selector } = &source.metric;
-                let read = self.external(namespace, &source.metric).await;
+                let metric_selector = compile(&source.metric)?;
+                let read = self.external(namespace, name, &metric_selector).await;
                 read.map(Reading::Values).map_err(|error| {
                     let selector = LabelSelector::in_go(selector.as_ref());
                     format!("unable to get external metric {namespace}/{name}/{selector}: {error}")
@@ -178,17 +188,17 @@ impl Metrics {
         &self,
         namespace: &str,
         selector: &str,
-        metric: &MetricIdentifier,
+        metric: &str,
+        metric_selector: &str,
     ) -> Result<PodMetrics, String> {
-        let metric_selector = compile(metric)?;
         let items = self
             .custom(
                 namespace,
                 "pods",
                 "*",
-                &metric.name,
+                metric,
                 Some(selector),
-                &metric_selector,
+                metric_selector,
             )
             .await?;
         if items.is_empty() {
@@ -211,9 +221,9 @@ impl Metrics {
         &self,
         namespace: &str,
         object: &ObjectName,
-        metric: &MetricIdentifier,
+        metric: &str,
+        metric_selector: &str,
     ) -> Result<i64, String> {
-        let metric_selector = compile(metric)?;
         let is_namespace = object.kind == "Namespace" && !object.api_version.contains('/');
         let (resource, name) = match is_namespace {
             // Whatever its name, it is the one that the autoscaler is in.
@@ -231,14 +241,7 @@ impl Metrics {
             }
         };
         let items = self
-            .custom(
-                namespace,
-                &resource,
-                name,
-                &metric.name,
-                None,
-                &metric_selector,
-            )
+            .custom(namespace, &resource, name, metric, None, metric_selector)
             .await?;
         match &*items {
             [only] => Ok(only.value.milli_value()),
@@ -252,13 +255,13 @@ impl Metrics {
     async fn external(
         &self,
         namespace: &str,
-        metric: &MetricIdentifier,
+        metric: &str,
+        metric_selector: &str,
     ) -> Result<Vec<i64>, String> {
-        let selector = compile(metric)?;
         let resource = ResourceType {
             group: "external.metrics.k8s.io".into(),
             version: "v1beta1".into(),
-            plural: metric.name.to_string().into(),
+            plural: metric.to_owned().into(),
             kind: "ExternalMetricValue".into(),
             namespaced: true,
         };
@@ -266,7 +269,9 @@ impl Metrics {
             let error = in_words(&error, &resource.to_string());
             format!("unable to fetch metrics from external metrics API: {error}")
         };
-        let items: Vec<WireMetric> = self.list(&resource, namespace, &selector, fail).await?;
+        let items: Vec<WireMetric> = self
+            .list(&resource, namespace, metric_selector, fail)
+            .await?;
         if items.is_empty() {
             return Err("no metrics returned from external metrics API".to_owned());
         }
@@ -334,7 +339,20 @@ impl Metrics {
         Ok(list.items)
     }
 
+    /// Asked once a period, however many metrics are read.
     async fn custom_version(&self) -> Result<String, String> {
+        if let Some((version, until)) = &*self.custom_version.lock()
+            && Instant::now() < *until
+        {
+            return Ok(version.clone());
+        }
+        let version = self.ask_custom_version().await?;
+        let until = Instant::now() + self.period;
+        *self.custom_version.lock() = Some((version.clone(), until));
+        Ok(version)
+    }
+
+    async fn ask_custom_version(&self) -> Result<String, String> {
         let none = || format!("no custom metrics API ({CUSTOM}) registered");
         let answer = self.get(&format!("/apis/{CUSTOM}")).await;
         let answer = answer.map_err(|error| match error.is_not_found() {
@@ -345,7 +363,8 @@ impl Metrics {
         let preferred = std::iter::once(&group.preferred_version).chain(&group.versions);
         let known = preferred.map(|version| &version.version);
         let mut known = known.filter(|version| matches!(version.as_str(), "v1beta1" | "v1beta2"));
-        known.next().cloned().ok_or_else(none)
+        let unknown = || "no known available metric versions found".to_owned();
+        known.next().cloned().ok_or_else(unknown)
     }
 
     async fn get(&self, path: &str) -> Result<Bytes, client::Error> {
@@ -358,7 +377,7 @@ impl Metrics {
 const CUSTOM: &str = "custom.metrics.k8s.io";
 
 /// The selector of the metric itself, as in a query; without one all of it is meant.
-fn compile(metric: &MetricIdentifier) -> Result<String, String> {
+pub(super) fn compile(metric: &MetricIdentifier) -> Result<String, String> {
     // UPSTREAM: without a selector nothing is selected, which is an empty text in a query, and so means everything.
     match &metric.selector {
         None => Ok(String::new()),

@@ -11,21 +11,8 @@ pub(super) fn request_of(
 ) -> Result<i64, String> {
     let (requests, name) = (&pod.body.requests, &pod.metadata.name);
     if pod_level && container.is_empty() && !requests.pod.is_empty() {
-        if let Some(request) = find(&requests.pod, resource) {
-            return Ok(request);
-        }
-        // UPSTREAM: what the pod as a whole does not say is what its containers say together, as far as they do.
-        let said: Vec<i64> = requests
-            .containers
-            .iter()
-            .filter_map(|(_, held)| find(held, resource))
-            .collect();
-        return match said.is_empty() {
-            true => Err(format!(
-                "missing pod-level request for {resource} in Pod {name}"
-            )),
-            false => Ok(said.iter().fold(0, |sum, one| sum.saturating_add(*one))),
-        };
+        return find(&requests.pod, resource)
+            .ok_or_else(|| format!("missing pod-level request for {resource} in Pod {name}"));
     }
     let mut sum = 0_i64;
     for (called, held) in &requests.containers {

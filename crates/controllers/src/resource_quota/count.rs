@@ -33,18 +33,32 @@ pub enum Usage {
     Sum(Amounts, Option<MicroTime>),
 }
 
-/// Does it matter to a quota which of these two states an object is in?
-pub(super) fn differ(
+/// When a change of an object makes its quotas count again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recount {
+    Never,
+    Now,
+    /// The object counts until then, if it is still there.
+    At(MicroTime),
+}
+
+/// When it matters to a quota which of these two states an object is in.
+pub(super) fn recount(
     evaluator: &Evaluator,
     old: &Item<'_>,
     new: &Item<'_>,
     now: MicroTime,
-) -> bool {
+) -> Recount {
     let moved = match (old, new) {
         (Item::Pod(old), Item::Pod(new)) => {
             // Mostly the same template: then only the end of the pod makes a difference.
             if Arc::ptr_eq(&old.body, &new.body) && old.is_finished() == new.is_finished() {
-                return old.metadata.deleted_at != new.metadata.deleted_at;
+                let until = quota::charged_until(new);
+                return match until.filter(|_| old.metadata.deleted_at != new.metadata.deleted_at) {
+                    None => Recount::Never,
+                    Some(until) if until < now => Recount::Now,
+                    Some(until) => Recount::At(until),
+                };
             }
             old.body.charge != new.body.charge
         }
@@ -53,7 +67,10 @@ pub(super) fn differ(
         }
         _ => false,
     };
-    moved || evaluator.usage(old, now) != evaluator.usage(new, now)
+    match moved || evaluator.usage(old, now) != evaluator.usage(new, now) {
+        true => Recount::Now,
+        false => Recount::Never,
+    }
 }
 
 impl Quotas {
@@ -101,20 +118,23 @@ impl Quotas {
         let classes = self.context.informers.of::<DeviceClass>();
         let store = self.context.informers.store::<ResourceClaim>();
         let namespace = &tally.quota.metadata.namespace;
+        let revision = store.resource_version();
         let all = store.in_namespace(namespace);
         let mut count = tally.sum(
             Evaluator::of("resource.k8s.io", "resourceclaims"),
             "resourceclaims.resource.k8s.io",
-            store.resource_version(),
-            all.iter().map(|claim| {
-                let owner = quota::paying_pod(claim);
-                let pod = owner.and_then(|owner| self.pods.find(namespace, &owner.name));
-                let others = all.iter().map(|claim| &**claim);
-                (
-                    claim,
-                    pod.filter(|pod| quota::is_paid_by(claim, pod, others)),
-                )
-            }),
+            revision,
+            || {
+                all.iter().map(|claim| {
+                    let owner = quota::paying_pod(claim);
+                    let pod = owner.and_then(|owner| self.pods.find(namespace, &owner.name));
+                    let others = all.iter().map(|claim| &**claim);
+                    (
+                        claim,
+                        pod.filter(|pod| quota::is_paid_by(claim, pod, others)),
+                    )
+                })
+            },
             |(claim, pod)| (Item::Devices(claim, tally.classes, pod.as_deref()), None),
         );
         if !informer.metadata_synced().is_done() || !classes.is_synced() {
@@ -140,12 +160,11 @@ impl Tally<'_> {
         store: &Store<K>,
         item: fn(&K) -> Item<'_>,
     ) -> Count {
-        let objects = store.in_namespace(&self.quota.metadata.namespace);
         self.sum(
             Evaluator::of("", plural).gated(self.gates),
             plural,
             store.resource_version(),
-            objects.iter(),
+            || store.in_namespace(&self.quota.metadata.namespace),
             |object| {
                 let item = item(object);
                 let until = match item {
@@ -157,12 +176,13 @@ impl Tally<'_> {
         )
     }
 
-    fn sum<T>(
+    /// `revision` was read before `objects` will be: the count is at least as new as it says.
+    fn sum<T, I: IntoIterator<Item = T>>(
         &self,
         evaluator: Evaluator,
         kind: &str,
         revision: u64,
-        objects: impl Iterator<Item = T>,
+        objects: impl FnOnce() -> I,
         read: impl for<'t> Fn(&'t T) -> (Item<'t>, Option<MicroTime>),
     ) -> Count {
         let hard = self.quota.spec.hard.keys();
@@ -173,7 +193,7 @@ impl Tally<'_> {
             .collect();
         let (mut sum, mut ends): (Amounts, Option<MicroTime>) = (zeros(&tracked), None);
         if !tracked.is_empty() {
-            for object in objects {
+            for object in objects() {
                 let (item, until) = read(&object);
                 if !quota::matches_gated(self.quota, &item, self.gates) {
                     continue;
@@ -201,6 +221,7 @@ impl Tally<'_> {
         namespace: &str,
     ) -> Count {
         let evaluator = Evaluator::of(&resource.group, &resource.plural);
+        let revision = informer.revision();
         let number = match self.quota.scopes().next() {
             None => informer.count_in_namespace(namespace),
             Some(_) => 0,
@@ -220,7 +241,7 @@ impl Tally<'_> {
                 false => Usage::NotListed,
             },
             tracked,
-            revision: informer.revision(),
+            revision,
         }
     }
 }

@@ -40,7 +40,7 @@ use api::collections::HashSet;
 use api::decision::Explain;
 use api::kinds::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
 use api::quota::{self, Evaluator, Item};
-use api::{Gate, Key, Meta, ObjectId, Resource};
+use api::{Gate, Key, Meta, MicroTime, ObjectId, Resource};
 use parking_lot::Mutex;
 use runtime::controller::Tick;
 use runtime::informer::{MetadataChange, MetadataListener, MetadataStreams};
@@ -60,6 +60,7 @@ pub use plan::{Plan, plan};
 pub use reason::Reason;
 
 use charges::Charges;
+use count::Recount;
 use monitors::Monitors;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -182,8 +183,10 @@ fn on_change<K: Resource>(
             Change::Deleted(_) => quotas.wake(namespace, &evaluator),
             Change::Updated { old, new } => {
                 let now = quotas.context.clock.now();
-                if count::differ(&evaluator, &item(old), &item(new), now) {
-                    quotas.wake(namespace, &evaluator);
+                match count::recount(&evaluator, &item(old), &item(new), now) {
+                    Recount::Never => {}
+                    Recount::Now => quotas.wake(namespace, &evaluator),
+                    Recount::At(until) => quotas.wake_after(namespace, &evaluator, until, now),
                 }
             }
         }
@@ -334,6 +337,14 @@ impl Quotas {
     fn wake(&self, namespace: &str, evaluator: &Evaluator) {
         for quota in self.tracking(namespace, evaluator) {
             self.primary.add(quota.key());
+        }
+    }
+
+    /// A pod that is being deleted counts until then, and gives nothing back before it is gone.
+    fn wake_after(&self, namespace: &str, evaluator: &Evaluator, until: MicroTime, now: MicroTime) {
+        for quota in self.tracking(namespace, evaluator) {
+            self.primary
+                .add_after(quota.key(), plan::after_end(until, now));
         }
     }
 

@@ -1,5 +1,7 @@
 //! From counts to a status. Pure.
 
+use std::time::Duration;
+
 use api::amounts::Amounts;
 use api::decision::{Explain, Line};
 use api::kinds::{ResourceQuota, ResourceQuotaStatus};
@@ -95,14 +97,18 @@ pub fn plan(quota: &ResourceQuota, counts: &[Count], awaited: u64, now: MicroTim
             used,
         }),
         is_stale: false,
-        // Just after it, because a pod counts up to and including that moment.
-        next: Next::after_first([ends.map(|at| at.since(now) + MOMENT)]),
+        next: Next::after_first([ends.map(|until| after_end(until, now))]),
         reasons,
     }
 }
 
+/// How long until a pod no longer counts that counts up to and including `until`.
+pub(super) fn after_end(until: MicroTime, now: MicroTime) -> Duration {
+    until.since(now) + MOMENT
+}
+
 /// The smallest step of time that tells two moments apart.
-const MOMENT: std::time::Duration = std::time::Duration::from_millis(1);
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// What the API server holds requests against. It stores no empty list.
 fn enforced(status: &ResourceQuotaStatus) -> &Amounts {

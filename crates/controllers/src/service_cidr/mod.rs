@@ -11,7 +11,7 @@
 //! **Mirrors** `pkg/controller/servicecidrs`. The ten seconds are for allocators of API servers that have not heard of
 //! the deletion.
 //!
-//! **Deliberate differences**: none.
+//! **Deliberate differences**: of ranges that are to go together one stays until no Service has an address of it.
 
 mod actions;
 mod invariants;
@@ -103,7 +103,11 @@ impl Reconcile for ServiceCidrs {
             return Ok(Next::AwaitChange);
         };
         let now = self.context.clock.now();
-        let addresses = self.addresses.list();
+        // A Service that comes wakes its range: only where the range is to go does it matter which others there are.
+        let addresses = match cidr.metadata.is_terminating() {
+            true => self.addresses.list(),
+            false => Vec::new(),
+        };
         let allocated = addresses.iter().filter_map(|address| address.allocated());
         let plan = plan(&cidr, &self.cidrs.list(), allocated, now);
         report.decide(ObjectId::of(&*cidr), plan.explain());

@@ -113,15 +113,20 @@ pub fn plan(
     }
 }
 
-/// Would every address that a Service has still lie in some range? If not, one that would not.
+/// Would every address that a Service has still lie in some range that stays? If not, one that would not.
 pub fn can_go(
     cidr: &ServiceCidr,
     all: &[Arc<ServiceCidr>],
     mut allocated: impl Iterator<Item = IpAddr>,
 ) -> Result<(), IpAddr> {
+    // Of ranges that are to go together the last one stays for as long as it is needed.
+    let order = |cidr: &ServiceCidr| (cidr.metadata.deleted_at, cidr.metadata.name.clone());
+    let own = order(cidr);
     let others = || {
-        all.iter()
-            .filter(|other| other.metadata.name != cidr.metadata.name)
+        all.iter().filter(|other| {
+            let stays = !other.metadata.is_terminating() || order(other) > own;
+            stays && other.metadata.name != cidr.metadata.name
+        })
     };
     let is_covered = |range| others().any(|other| other.ranges().any(|it| it.covers(&range)));
     if cidr.ranges().all(is_covered) {
@@ -178,7 +183,7 @@ impl Explain for Plan {
         match &self.reason {
             Reason::Blocked(address) => lines.push(
                 Line::waits("Blocked", format!("waits for IPAddress {address} to go"))
-                    .because("no other ServiceCIDR gives it out")
+                    .because("no other ServiceCIDR that stays gives it out")
                     .hint(
                         "delete the Services in this range, or create a ServiceCIDR that covers it",
                     ),

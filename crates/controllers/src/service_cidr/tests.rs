@@ -157,7 +157,7 @@ fn a_range_is_protected_and_waits_before_it_goes() {
         &["192.168.0.7"],
         expect![[r#"
             sets Ready to False
-            waits for IPAddress 192.168.0.7 to go: no other ServiceCIDR gives it out
+            waits for IPAddress 192.168.0.7 to go: no other ServiceCIDR that stays gives it out
             AwaitChange"#]],
     );
     check(
@@ -289,4 +289,27 @@ async fn a_larger_range_sets_a_smaller_one_free() {
         .await;
     world.wait_until_idle().await;
     assert!(world.get(&ServiceCidr::TYPE, "small").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_ranges_that_are_to_go_together_one_stays_for_the_addresses() {
+    let world = world().await;
+    for name in ["one", "two"] {
+        world
+            .create(&ServiceCidr::TYPE, object(name, "10.9.0.0/28"))
+            .await;
+    }
+    world.wait_until_idle().await;
+    world
+        .create(&Service::TYPE, service("web", "10.9.0.5"))
+        .await;
+    for name in ["one", "two"] {
+        world.delete(&ServiceCidr::TYPE, name).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(world.get(&ServiceCidr::TYPE, "one").await.is_none());
+    assert!(world.get(&ServiceCidr::TYPE, "two").await.is_some());
+    world.delete(&Service::TYPE, "web").await;
+    world.wait_until_idle().await;
+    assert!(world.get(&ServiceCidr::TYPE, "two").await.is_none());
 }

@@ -86,6 +86,88 @@ async fn a_pod_wakes_the_services_whose_endpoints_it_changes() {
     assert_eq!(update(&gone, &one), "a both");
 }
 
+// Upstream: Test_podChanged.
+#[tokio::test]
+async fn what_an_endpoint_would_say_of_a_pod_matters_and_nothing_else_of_it() {
+    let (_world, membership) = membership().await;
+    let with = |labels: Value, more: Value| {
+        let mut all = json!({"app": "a"});
+        all.as_object_mut()
+            .unwrap()
+            .extend(labels.as_object().cloned().unwrap());
+        labelled(all, more)
+    };
+    let ips = |list: &[&str]| {
+        let ips: Vec<Value> = list.iter().map(|ip| json!({"ip": ip})).collect();
+        with(json!({}), json!({"status": {"podIPs": ips}}))
+    };
+    let plain = || with(json!({}), json!({}));
+    let status = |status: Value| with(json!({}), json!({"status": status}));
+    let ready = |value: &str| status(json!({"conditions": [{"type": "Ready", "status": value}]}));
+    let marked = {
+        let mut object = json!({"name": "p", "namespace": "default", "labels": {"app": "a"}});
+        object["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        Arc::new(pod(json!({"metadata": object})))
+    };
+    let label = |value: &str| with(json!({"label": value}), json!({}));
+    for (what, old, new, expected) in [
+        ("nothing", plain(), plain(), false),
+        (
+            "its node",
+            plain(),
+            with(json!({}), json!({"spec": {"nodeName": "n"}})),
+            false,
+        ),
+        ("a first address", plain(), ips(&["1.2.3.4"]), true),
+        (
+            "another address",
+            ips(&["1.2.3.4"]),
+            ips(&["2.3.4.5"]),
+            true,
+        ),
+        ("a first address of IPv6", plain(), ips(&["fd00::1"]), true),
+        (
+            "another one of IPv6",
+            ips(&["fd00::1"]),
+            ips(&["fd00::2"]),
+            true,
+        ),
+        (
+            "a second address",
+            ips(&["1.2.3.4"]),
+            ips(&["1.2.3.4", "fd00::1"]),
+            true,
+        ),
+        (
+            "another second one",
+            ips(&["1.2.3.4", "fd00::1"]),
+            ips(&["1.2.3.4", "fd00::2"]),
+            true,
+        ),
+        (
+            "no second one any more",
+            ips(&["1.2.3.4", "fd00::1"]),
+            ips(&["1.2.3.4"]),
+            true,
+        ),
+        ("its readiness", ready("False"), ready("True"), true),
+        ("that it is to go", plain(), marked, true),
+        ("a label more", plain(), label("new"), false),
+        ("another label", label("old"), label("new"), false),
+        ("a label less", label("old"), plain(), false),
+    ] {
+        let change = Change::Updated {
+            old: &old,
+            new: &new,
+        };
+        assert_eq!(
+            !membership.concerned(&change).is_empty(),
+            expected,
+            "{what}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_service_that_changes_is_found_at_once() {
     let world = World::new().await;
@@ -106,6 +188,10 @@ async fn a_service_that_changes_is_found_at_once() {
     world.patch(&Service::TYPE, "web", other).await;
     world.wait_until_idle().await;
     assert_eq!(woken(), 0);
+}
+
+fn pod_of(value: Value) -> Pod {
+    pod(value)
 }
 
 // Upstream: TestFindPort.
@@ -131,6 +217,13 @@ fn a_port_is_found_by_name_and_protocol_in_containers_and_then_in_sidecars() {
     assert_eq!(found(json!("side"), "TCP"), Some(9));
     assert_eq!(found(json!("once"), "TCP"), None);
     assert_eq!(found(json!("nine"), "TCP"), None);
+    // UPSTREAM: a number that can be no port is found, too, and of several of one name the first.
+    let odd = pod_of(json!({"spec": {
+        "containers": [{}, {"ports": ports("a", "TCP", -1)}, {"ports": ports("a", "TCP", 82)}],
+        "initContainers": [{"restartPolicy": "Always", "ports": ports("a", "TCP", 80)}],
+    }}));
+    let named = serde_json::from_value(json!({"targetPort": "a", "protocol": "TCP"})).unwrap();
+    assert_eq!(find_port(&odd, &named), Some(-1));
 }
 
 // Upstream: TestShouldPodBeInEndpoints, TestShouldSetHostname.

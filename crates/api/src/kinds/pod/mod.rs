@@ -58,7 +58,8 @@ pub struct PodBody {
 /// What is requested of each resource, in thousandths.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct PodRequests {
-    /// For the pod as a whole, where it says so.
+    /// For the pod as a whole, where it says so itself: with its overhead, and of resources that it does not speak of what
+    /// its containers say.
     pub pod: Box<[(Istr, i64)]>,
     /// By container, and after them by sidecar.
     pub containers: Box<[(Istr, Box<[(Istr, i64)]>)]>,

@@ -52,8 +52,14 @@ impl From<Wire<'_>> for Pod {
         // A job's policy may ask for any condition of a pod that failed, or counts as failed.
         let judged = spec.may_end() && (status.phase == "Failed" || metadata.is_terminating());
         let mut spec = spec;
-        let requests = spec.requests();
-        let charge = spec.charge(&status);
+        let mut requests = spec.requests();
+        let resources = spec.take_resources(&status);
+        let charge = spec.charge(&resources);
+        requests.pod = resources
+            .pod_level_requests()
+            .as_ref()
+            .map(milli)
+            .unwrap_or_default();
         let own = spec.own((&metadata.namespace, &metadata.name), &status, judged);
         let mut view = status.view(&spec);
         view.is_running_still = metadata.is_terminating() && status.has_running();
@@ -250,8 +256,8 @@ impl Spec<'_> {
         (own != PodOwn::default()).then(|| Box::new(own))
     }
 
-    /// What quotas count. Takes what it needs: nobody else reads it.
-    fn charge(&mut self, status: &Status<'_>) -> PodCharge {
+    /// What is asked for, and what has been granted of it. Takes it: nobody else reads it.
+    fn take_resources(&mut self, status: &Status<'_>) -> PodResources {
         let take = |containers: &mut Vec<Container<'_>>| {
             let containers = containers.iter_mut();
             containers
@@ -280,7 +286,12 @@ impl Spec<'_> {
             let name = Istr::new(&status.name);
             (name, status.resources.clone(), status.allocated.clone())
         }));
-        let mut charge = PodCharge::new(&resources);
+        resources
+    }
+
+    /// What quotas count.
+    fn charge(&self, resources: &PodResources) -> PodCharge {
+        let mut charge = PodCharge::new(resources);
         let deadline = self.active_deadline_seconds;
         charge.has_deadline = deadline.is_some_and(|seconds| seconds >= 0);
         charge.crosses_namespaces = self.affinity.crosses_namespaces;
@@ -294,13 +305,16 @@ impl Spec<'_> {
             .filter(|container| container.restart_policy == "Always")
     }
 
-    /// What autoscalers measure by.
+    /// What autoscalers measure by, as far as containers say it.
     fn requests(&self) -> PodRequests {
         let containers = self.containers.iter().chain(self.sidecars());
         PodRequests {
-            pod: self.resources.as_ref().map(milli).unwrap_or_default(),
+            pod: Box::default(),
             containers: containers
-                .map(|container| (Istr::new(&container.name), milli(&container.resources)))
+                .map(|container| {
+                    let requests = milli(&container.resources.requests);
+                    (Istr::new(&container.name), requests)
+                })
                 .collect(),
         }
     }
@@ -329,9 +343,9 @@ impl Spec<'_> {
     }
 }
 
-fn milli(resources: &Resources) -> Box<[(Istr, i64)]> {
-    let requests = resources.requests.iter();
+fn milli(requests: &Amounts) -> Box<[(Istr, i64)]> {
     requests
+        .iter()
         .map(|(name, amount)| (name.clone(), amount.milli_value()))
         .collect()
 }

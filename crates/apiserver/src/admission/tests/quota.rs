@@ -216,6 +216,68 @@ fn services_are_charged_when_their_type_changes_and_plain_objects_when_they_are_
     );
 }
 
+// Upstream: TestResourceClaimEvaluatorHandles.
+#[test]
+fn claims_for_devices_are_charged_when_they_are_created_or_changed() {
+    let claim = |count: i64| {
+        let exactly =
+            json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count});
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"namespace": "ns", "name": "c"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}})
+    };
+    let case = limiting(
+        json!({"gpu.deviceclass.resource.k8s.io/devices": "5"}),
+        json!({"gpu.deviceclass.resource.k8s.io/devices": "2"}),
+    );
+    let (two, four) = (claim(2), claim(4));
+    assert_eq!(
+        used(&case, &two, None, None),
+        r#"{"gpu.deviceclass.resource.k8s.io/devices":"4"}"#
+    );
+    assert_eq!(
+        used(&case, &four, Some(&two), None),
+        r#"{"gpu.deviceclass.resource.k8s.io/devices":"4"}"#
+    );
+    assert_eq!(used(&case, &two, Some(&four), None), "", "less is free");
+    assert_eq!(
+        used(&case, &four, Some(&two), Some(Subresource::Status)),
+        "",
+        "what was allocated was charged before"
+    );
+    assert_eq!(
+        used(&case, &claim(6), Some(&two), None),
+        "resourceclaims.resource.k8s.io \"c\" is forbidden: exceeded quota: q, requested: gpu.deviceclass.resource.k8s.io/devices=4, used: gpu.deviceclass.resource.k8s.io/devices=2, limited: gpu.deviceclass.resource.k8s.io/devices=5"
+    );
+}
+
+// Upstream: TestServiceConstraintsFunc.
+#[test]
+fn services_need_not_say_what_pods_have_to() {
+    let hard = json!({"services": "9", "services.loadbalancers": "9", "services.nodeports": "9", "requests.cpu": "9"});
+    let none = json!({"services": "0", "services.loadbalancers": "0", "services.nodeports": "0", "requests.cpu": "0"});
+    for (spec, ports, balancers) in [
+        (json!({"type": "LoadBalancer"}), "0", "1"),
+        (json!({"type": "ClusterIP"}), "0", "0"),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 27443}]}),
+            "1",
+            "0",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 27443, "name": "a"}, {"port": 27444, "name": "b"}]}),
+            "2",
+            "0",
+        ),
+    ] {
+        let case = limiting(hard.clone(), none.clone());
+        let charged = used(&case, &service(spec.clone()), None, None);
+        let expected = format!(
+            r#"{{"requests.cpu":"0","services":"1","services.loadbalancers":"{balancers}","services.nodeports":"{ports}"}}"#
+        );
+        assert_eq!(charged, expected, "{spec}");
+    }
+}
+
 #[test]
 fn nothing_is_admitted_before_somebody_has_counted() {
     let mut case = limiting(

@@ -145,11 +145,22 @@ fn finished_pods_those_without_address_and_those_that_go_are_left_out() {
         "a:ready,Failed b:ready,Succeeded c:noip d:ready,gone e:ready",
         expect!["http/8080: e"],
     );
-    let all = json!({"spec": {"publishNotReadyAddresses": true}});
+    // Whatever else the phase is, readiness decides.
     check(
-        all,
+        json!({}),
+        "a:ready b:ready,gone c:ready,Unknown d:ready,Unknown,gone e:ready,Pending f:ready,Pending,gone g:Unknown h:Pending i:Failed j:Succeeded",
+        expect!["http/8080: a c e -g -h"],
+    );
+    let all = || json!({"spec": {"publishNotReadyAddresses": true}});
+    check(
+        all(),
         "a:Failed b c:noip d:gone e:ready",
         expect!["http/8080: b d e"],
+    );
+    check(
+        all(),
+        "a b:gone c:Unknown d:Unknown,gone e:Pending f:Pending,gone g:Failed h:Succeeded",
+        expect!["http/8080: a b c d e f"],
     );
 }
 
@@ -221,7 +232,21 @@ fn the_first_family_decides() {
         Some("10.0.0.1")
     );
     assert_eq!(ip(families(json!(["IPv4"])), "nonsense"), None);
+    // With a cluster IP or without, and whichever of its addresses is the pod's first.
+    for cluster_ip in ["10.1.0.1", "None"] {
+        let of = |family: &str| json!({"spec": {"ipFamilies": [family], "clusterIP": cluster_ip}});
+        for ips in ["10.0.0.1", both, "fd00::1+10.0.0.1"] {
+            assert_eq!(ip(of("IPv4"), ips).as_deref(), Some("10.0.0.1"));
+        }
+        for ips in ["fd00::1", both] {
+            assert_eq!(ip(of("IPv6"), ips).as_deref(), Some("fd00::1"));
+        }
+    }
     let old = |address: &str| json!({"spec": {"ipFamilies": null, "clusterIP": address}});
+    assert_eq!(ip(old("10.1.0.1"), "fd00::10"), None);
+    assert_eq!(ip(old("fd00::9"), "fd00::10").as_deref(), Some("fd00::10"));
+    assert_eq!(ip(old("None"), "10.0.0.1").as_deref(), Some("10.0.0.1"));
+    assert_eq!(ip(old("None"), "fd00::10").as_deref(), Some("fd00::10"));
     assert_eq!(ip(old("10.1.0.1"), both).as_deref(), Some("10.0.0.1"));
     assert_eq!(ip(old("fd00::9"), both).as_deref(), Some("fd00::1"));
     assert_eq!(

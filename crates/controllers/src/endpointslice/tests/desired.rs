@@ -49,6 +49,35 @@ fn an_endpoint_says_what_the_pod_is() {
     );
 }
 
+// Upstream: TestPodToEndpoint.
+#[test]
+fn what_goes_is_never_ready_unless_all_are_published() {
+    let conditions = |pod: &str, all: bool| {
+        let case = case(pod).service(json!({"spec": {"publishNotReadyAddresses": all}}));
+        let conditions = endpoint(&case.snapshot, case.pod(0), AddressType::Ipv4).conditions;
+        let flag = |flag: Option<bool>, name: &'static str| flag.unwrap().then_some(name);
+        let flags = [
+            flag(conditions.ready, "ready"),
+            flag(conditions.serving, "serving"),
+            flag(conditions.terminating, "terminating"),
+        ];
+        flags.into_iter().flatten().collect::<Vec<&str>>().join(" ")
+    };
+    for (pod, by_itself, published) in [
+        ("a:ready", "ready serving", "ready serving"),
+        ("a", "", "ready"),
+        (
+            "a:ready,gone",
+            "serving terminating",
+            "ready serving terminating",
+        ),
+        ("a:gone", "terminating", "ready terminating"),
+    ] {
+        assert_eq!(conditions(pod, false), by_itself, "{pod}");
+        assert_eq!(conditions(pod, true), published, "{pod}");
+    }
+}
+
 // Upstream: TestGetEndpointPorts.
 #[test]
 fn ports_are_those_of_the_service_as_the_pod_has_them() {
@@ -101,6 +130,58 @@ fn a_slice_has_the_labels_of_its_service() {
             && changed(json!({"foo": "baz"}))
             && changed(json!({"foo": "bar", "a": "b"}))
     );
+}
+
+// Upstream: TestSetEndpointSliceLabels.
+#[test]
+fn reserved_labels_are_neither_taken_from_the_service_nor_a_reason_to_write() {
+    let (name, by, headless) = (
+        "kubernetes.io/service-name",
+        "endpointslice.kubernetes.io/managed-by",
+        "service.kubernetes.io/headless",
+    );
+    let ours = json!({name: "web", by: "endpointslice-controller.k8s.io"});
+    let of = |more: Value| {
+        let mut labels = ours.clone();
+        labels
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().cloned().unwrap());
+        labels
+    };
+    let (none, foo) = (json!({}), json!({"foo": "bar"}));
+    let (mark, evil) = (
+        json!({headless: ""}),
+        json!({name: "bad", by: "actor", headless: "invalid"}),
+    );
+    let mut sly = evil.clone();
+    sly["foo"] = json!("bar");
+    // Labels of the slice and of the service, whether that is headless, and whether the slice is written.
+    for (slice, service, is_headless, own, written) in [
+        (&none, &none, false, &none, false),
+        (&none, &foo, true, &foo, true),
+        (&none, &none, true, &none, false),
+        (&none, &mark, false, &none, false),
+        (&of(mark.clone()), &mark, false, &none, false),
+        (&of(mark.clone()), &none, false, &none, false),
+        (&of(foo.clone()), &foo, true, &foo, false),
+        (&none, &foo, false, &foo, true),
+        (&of(foo.clone()), &none, false, &none, true),
+        (&ours, &foo, false, &foo, true),
+        (&ours, &evil, false, &none, false),
+        (&ours, &sly, false, &foo, true),
+    ] {
+        let address = if is_headless { "None" } else { "1.1.1.1" };
+        let patch = json!({"metadata": {"labels": service}, "spec": {"clusterIP": address}});
+        let service = case("").service(patch).snapshot.service;
+        let mut expected = of(own.clone());
+        if is_headless {
+            expected[headless] = json!("");
+        }
+        assert_eq!(json!(slice_labels(&service)), expected);
+        let slice = slice_of(&json!({"metadata": {"name": "s", "labels": slice}}));
+        assert_eq!(is_relabeled(&slice, &service), written, "{slice:?}");
+    }
 }
 
 // Upstream: TestServiceControllerKey, TestNewEndpointSlice.

@@ -88,7 +88,13 @@ fn each_family_has_slices_of_its_own() {
         names.join(" ")
     };
     let address = |address: &str| json!({"spec": {"clusterIP": address}});
-    assert_eq!(families(json!({"spec": {"ipFamilies": ["IPv6"]}})), "IPv6");
+    let listed = |families: &[&str], address: &str| json!({"spec": {"ipFamilies": families, "clusterIP": address}});
+    for address in ["10.0.0.1", "None"] {
+        assert_eq!(families(listed(&["IPv4"], address)), "IPv4");
+        assert_eq!(families(listed(&["IPv6"], address)), "IPv6");
+        assert_eq!(families(listed(&["IPv4", "IPv6"], address)), "IPv4 IPv6");
+        assert_eq!(families(listed(&["IPv6", "IPv4"], address)), "IPv6 IPv4");
+    }
     assert_eq!(families(address("10.0.0.1")), "IPv4");
     assert_eq!(families(address("fd00::1")), "IPv6");
     assert_eq!(families(address("None")), "IPv4 IPv6");

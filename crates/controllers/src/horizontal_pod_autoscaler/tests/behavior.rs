@@ -10,16 +10,16 @@ use super::super::{Bounds, Memory};
 
 const NOW: i64 = 1_000_000;
 
-fn ago(seconds: i64) -> MicroTime {
+pub(super) fn ago(seconds: i64) -> MicroTime {
     Time::from_unix(NOW - seconds).micro()
 }
 
-fn now() -> MicroTime {
+pub(super) fn now() -> MicroTime {
     ago(0)
 }
 
 /// `5@60 3@10`: what was proposed, or changed, so many seconds ago.
-fn past(text: &str) -> Vec<(i32, MicroTime)> {
+pub(super) fn past(text: &str) -> Vec<(i32, MicroTime)> {
     let read = |word: &str| {
         let (value, seconds) = word.split_once('@').unwrap();
         (value.parse().unwrap(), ago(seconds.parse().unwrap()))
@@ -28,7 +28,7 @@ fn past(text: &str) -> Vec<(i32, MicroTime)> {
 }
 
 /// `window=60 select=Min Pods:4/60 Percent:100/15`
-fn rules(text: &str) -> ScalingRules {
+pub(super) fn rules(text: &str) -> ScalingRules {
     let mut rules = ScalingRules::default();
     for word in text.split_whitespace() {
         if let Some(window) = word.strip_prefix("window=") {
@@ -48,15 +48,15 @@ fn rules(text: &str) -> ScalingRules {
     rules
 }
 
-struct Case<'a> {
-    up: &'a str,
-    down: &'a str,
-    proposals: &'a str,
-    ups: &'a str,
-    downs: &'a str,
+pub(super) struct Case<'a> {
+    pub(super) up: &'a str,
+    pub(super) down: &'a str,
+    pub(super) proposals: &'a str,
+    pub(super) ups: &'a str,
+    pub(super) downs: &'a str,
 }
 
-const NO_CASE: Case<'static> = Case {
+pub(super) const NO_CASE: Case<'static> = Case {
     up: "",
     down: "",
     proposals: "",
@@ -81,7 +81,7 @@ fn without(proposals: &str, from: i32, proposed: i32, bounds: (i32, i32)) -> Str
     normalize(None, &case, from, proposed, bounds)
 }
 
-fn normalize(
+pub(super) fn normalize(
     behavior: Option<&Behavior>,
     case: &Case<'_>,
     current: i32,
@@ -127,6 +127,18 @@ fn without_rules_it_stays_in_bounds_and_doubles_at_most() {
         expect!["1 ReadyForNewScale TooFewReplicas"],
     );
     check(
+        without("", 1, 0, (0, 10)),
+        expect!["0 ReadyForNewScale DesiredWithinRange"],
+    );
+    check(
+        without("", 20, 1000, (1, 10)),
+        expect!["10 ReadyForNewScale TooManyReplicas"],
+    );
+    check(
+        without("", 3, 1000, (1, 2000)),
+        expect!["6 ReadyForNewScale ScaleUpLimit"],
+    );
+    check(
         without("", 10, 100, (1, 12)),
         expect!["12 ReadyForNewScale TooManyReplicas"],
     );
@@ -164,6 +176,14 @@ fn fewer_replicas_wait_for_the_window() {
         expect!["2 ReadyForNewScale DesiredWithinRange"],
     );
     check(
+        without("1@120 2@60", 5, 3, (1, 10)),
+        expect!["3 ReadyForNewScale DesiredWithinRange"],
+    );
+    check(
+        without("10@600 4@60 5@120 9@540", 6, 3, (1, 10)),
+        expect!["5 ScaleDownStabilized DesiredWithinRange, opens in 240 s"],
+    );
+    check(
         without("2@60", 5, 8, (1, 10)),
         expect!["8 ReadyForNewScale DesiredWithinRange"],
     );
@@ -197,6 +217,10 @@ fn policies_limit_growth() {
     check(
         with(&up("select=Disabled Pods:4/60"), 10, 100),
         expect!["10 ReadyForNewScale ScaleUpLimit"],
+    );
+    check(
+        with(&up("select=Min Pods:2/60 Percent:50/60"), 1, 100),
+        expect!["2 ReadyForNewScale ScaleUpLimit"],
     );
     check(
         with(&up("Pods:2000/60"), 10, 2000),
@@ -265,6 +289,10 @@ fn policies_limit_shrinking() {
         expect!["95 ReadyForNewScale ScaleDownLimit"],
     );
     check(
+        with(&down("window=0 select=Min Pods:2/60 Percent:50/60"), 5, 1),
+        expect!["3 ReadyForNewScale ScaleDownLimit"],
+    );
+    check(
         with(&down("window=0 select=Disabled Pods:5/60"), 100, 10),
         expect!["100 ReadyForNewScale ScaleDownLimit"],
     );
@@ -317,27 +345,6 @@ fn windows_hold_in_both_directions() {
         with(&case("", "Percent:100/15", "9@200"), 10, 2),
         expect!["9 ScaleDownStabilized DesiredWithinRange, opens in 100 s"],
     );
-}
-
-// TestStoreScaleEvents.
-#[test]
-fn changes_are_remembered_as_long_as_a_policy_may_ask() {
-    let behavior = Behavior {
-        scale_up: Some(rules("Pods:4/60 Pods:8/120")),
-        scale_down: Some(rules("Pods:4/60")),
-    };
-    let mut memory = Memory {
-        ups: past("1@121 2@119"),
-        downs: past("5@61"),
-        ..Memory::default()
-    };
-    memory.note_change(Some(&behavior), 3, 7, now());
-    assert_eq!(memory.ups, past("2@119 4@0"));
-    memory.note_change(Some(&behavior), 7, 1, now());
-    assert_eq!(memory.downs, past("6@0"));
-    memory.note_change(None, 1, 9, now());
-    assert_eq!(memory.ups.len(), 2, "nobody asks");
-    memory.note_change(Some(&behavior), i32::MIN, i32::MAX, now());
 }
 
 #[test]

@@ -212,6 +212,13 @@ fn a_change_within_the_tolerance_is_none() {
         expect!["4 at 8900m"],
     );
     check("3 up=0.01 share=2800 usage=8600 |", expect!["4 at 2867m"]);
+    // On both sides of the border: 50 % is 0.893 of 56 %, and 0.909 of 55 %.
+    let spread = "150@400 150@200 150@310 150@290 150@302 150@298 150@301 150@299 150@300 150@300";
+    check(&format!("10 util=56 | {spread}"), expect!["9 at 150m, 50%"]);
+    check(
+        &format!("10 util=55 | {spread}"),
+        expect!["10 at 150m, 50%"],
+    );
 }
 
 // TestReplicaCalcScaleUpCM…, TestReplicaCalcScaleDownCM…: readiness is a matter of CPU alone.
@@ -329,6 +336,7 @@ fn absurd_numbers_are_bounded() {
     check("3 whole=0 usage=0 | 1 1 1", expect!["0 at 0m"]);
     check("3 whole=-5 usage=100 | 1 1 1", expect!["0 at 100m"]);
     check("0 share=100 usage=50 |", expect!["1 at 50m"]);
+    check("3 share=100 usage=-50 |", expect!["0 at -16m"]);
     check("0 share=100 usage=0 |", expect!["0 at 0m"]);
     check(
         &format!("2 pods=1 | {most} {most}"),
@@ -380,6 +388,88 @@ fn the_cpu_of_a_start_does_not_count() {
     check(300, 295, true, 0, true);
 }
 
+// TestGroupPods: a pod beside one that is ready and uses as much.
+#[test]
+fn pods_are_told_apart_by_what_their_metrics_are_worth() {
+    let sure = json!({"phase": "Running", "startTime": Time::from_unix(NOW - 900), "conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": Time::from_unix(NOW - 900)}]});
+    let pod = |name: &str, metadata: &serde_json::Value, status: &serde_json::Value| {
+        let mut metadata = metadata.clone();
+        metadata["name"] = json!(name);
+        let pod = json!({"metadata": metadata, "status": status});
+        Arc::new(Pod::decode(pod.to_string().as_bytes()).unwrap())
+    };
+    // What is asked for on the way up and down tells how the pod was counted.
+    let fate = |resource: &str, metadata: serde_json::Value, status: serde_json::Value, at: i64| {
+        let pods = [
+            pod("sure", &json!({}), &sure),
+            pod("other", &metadata, &status),
+        ];
+        let metric = |at: i64| PodMetric {
+            value: 1000,
+            at: Time::from_unix(at),
+            window: Duration::from_secs(30),
+        };
+        let mut metrics: PodMetrics = BTreeMap::from([("sure".into(), metric(NOW))]);
+        if at > 0 {
+            metrics.insert("other".into(), metric(at));
+        }
+        let measured = Measured {
+            pods: &pods,
+            resource,
+            container: "",
+            tolerances: Tolerances { down: 0.1, up: 0.1 },
+            current: 5,
+            settings: settings(),
+        };
+        let asked = [500, 2000].map(|target| by_value(metrics.clone(), target, &measured));
+        match asked.map(|proposal| proposal.unwrap().replicas) {
+            [4, 1] => "ready",
+            [5, 1] => "unready",
+            [5, 2] => "missing",
+            [2, 1] => "ignored",
+            other => panic!("{other:?}"),
+        }
+    };
+    let none = || json!({});
+    let of = |phase: &str, started: i64, ready: Option<(&str, i64)>| {
+        let conditions: Vec<serde_json::Value> = ready
+            .iter()
+            .map(|(status, ago)| json!({"type": "Ready", "status": status, "lastTransitionTime": Time::from_unix(NOW - ago)}))
+            .collect();
+        json!({"phase": phase, "startTime": Time::from_unix(NOW - started), "conditions": conditions})
+    };
+    let over = of("Succeeded", 60, None);
+    assert_eq!(fate("memory", none(), over.clone(), NOW), "ready");
+    assert_eq!(fate("cpu", none(), over.clone(), NOW), "unready");
+    assert_eq!(fate("cpu", none(), over, 0), "missing");
+    let unstarted = json!({"phase": "Running", "conditions": sure["conditions"]});
+    assert_eq!(fate("cpu", none(), unstarted, NOW), "unready");
+    let ready = |started: i64, ago: i64| of("Running", started, Some(("True", ago)));
+    assert_eq!(fate("cpu", none(), ready(60, 30), NOW), "ready");
+    assert_eq!(fate("cpu", none(), ready(60, 29), NOW), "unready");
+    assert_eq!(fate("cpu", none(), ready(180, 180), NOW - 120), "ready");
+    let unready = |ago: i64| of("Running", 600, Some(("False", ago)));
+    assert_eq!(fate("cpu", none(), unready(594), NOW), "unready");
+    assert_eq!(fate("cpu", none(), unready(590), NOW), "ready");
+    assert_eq!(fate("cpu", none(), unready(540), NOW), "ready");
+    for at in [0, NOW] {
+        assert_eq!(
+            fate("cpu", none(), json!({"phase": "Pending"}), at),
+            "unready"
+        );
+        assert_eq!(
+            fate("cpu", none(), json!({"phase": "Failed"}), at),
+            "ignored"
+        );
+        let deleted = json!({"deletionTimestamp": Time::from_unix(NOW)});
+        for phase in ["Pending", "Running"] {
+            let status = json!({"phase": phase});
+            assert_eq!(fate("cpu", deleted.clone(), status, at), "ignored");
+        }
+    }
+}
+
 // TestCalculateRequests, TestCalculatePodRequestsFromContainers_NonExistentContainer.
 #[test]
 fn requests_are_of_the_pod_of_its_containers_or_of_one() {
@@ -418,4 +508,25 @@ fn requests_are_of_the_pod_of_its_containers_or_of_one() {
         request_of(&whole, "", "memory", true),
         Err("missing pod-level request for memory in Pod p".into())
     );
+    // Beside what the pod itself says its overhead counts, and of the rest the most that containers need at a time.
+    let mut memory = container("a", "1");
+    memory["resources"]["requests"]["memory"] = json!("1Ki");
+    let mut start = container("start", "9");
+    start["resources"]["requests"]["memory"] = json!("3Ki");
+    let whole = pod(
+        json!({"resources": {"requests": {"cpu": "2"}}, "overhead": {"cpu": "250m", "memory": "1Ki"},
+            "containers": [memory.clone(), {"name": "b"}], "initContainers": [start]}),
+    );
+    assert_eq!(request_of(&whole, "", "cpu", true), Ok(2250));
+    assert_eq!(request_of(&whole, "", "memory", true), Ok(4 * 1024 * 1000));
+    assert_eq!(request_of(&whole, "a", "memory", true), Ok(1024 * 1000));
+    // A limit of the pod is no request of it, and a resource that pods cannot speak of is none either.
+    for resources in [
+        json!({"limits": {"cpu": "2"}}),
+        json!({"requests": {"example.com/gpu": "1"}}),
+    ] {
+        let limited =
+            pod(json!({"resources": resources, "overhead": {"cpu": "1"}, "containers": [memory]}));
+        assert_eq!(request_of(&limited, "", "cpu", true), Ok(1000));
+    }
 }

@@ -1,10 +1,13 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
+mod apis;
 mod behavior;
 mod calculator;
+mod limits;
 mod plan;
 mod properties;
 mod sync;
+mod targets;
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! What becomes of an autoscaler, its target and what was measured.
 
+use api::conditions;
 use api::kinds::HorizontalPodAutoscaler;
 use api::{Key, MicroTime, Resource, Time};
 use expect_test::{Expect, expect};
@@ -423,6 +424,80 @@ fn zero_is_for_those_who_were_put_there_by_us() {
     assert_eq!(raised.rescale.unwrap().to, 2);
     let cpu_only = hpa(Some(0), 9, vec![cpu(50)]);
     assert_eq!(need(&cpu_only, 0, &on), Need::Disabled);
+}
+
+// TestScaleDownToZeroCMObject, TestScaleUpFromZeroOneMetricInvalid.
+#[test]
+fn a_metric_of_an_object_may_ask_for_none_and_at_none_nobody_else_is_asked() {
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "some"});
+    let hits = json!({"type": "Object", "object": {"describedObject": object, "metric": {"name": "hits"}, "target": {"type": "Value", "value": "20"}}});
+    let mut idle = hpa(Some(0), 6, vec![hits]);
+    let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 0}});
+    idle.spec.behavior = serde_json::from_value(behavior).unwrap();
+    for (gate, condition) in [(true, Some("ScaledToZero")), (false, None)] {
+        let configuration = Configuration {
+            scales_to_zero: gate,
+            ..configuration()
+        };
+        let plan = run(
+            &idle,
+            5,
+            values("1 1 1 1 1", vec![value(0)]),
+            &configuration,
+        );
+        assert_eq!(plan.rescale.unwrap().to, 0);
+        let held = conditions::find(&plan.status.conditions, "ScaledToZero");
+        assert_eq!(held.map(|held| &*held.reason), condition);
+        let cheese = hpa(Some(0), 6, vec![json!({"type": "CheddarCheese"})]);
+        check(
+            &run(&cheese, 0, Observed::Nothing, &configuration),
+            expect![[r"
+                stays
+                AbleToScale=True SucceededGetScale: the HPA controller was able to get the target's current scale
+                ScalingActive=False ScalingDisabled: scaling is disabled since the replica count of the target is zero"]],
+        );
+    }
+}
+
+// TestMoreReplicasThanSpecNoScale: a Deployment that surges.
+#[test]
+fn pods_beyond_what_is_wanted_are_measured_too() {
+    let hpa = hpa(Some(1), 8, vec![cpu(50)]);
+    let mut surging = scale(4);
+    surging.status.replicas = 5;
+    let mut memory = Memory::default();
+    let (observed, configuration) = (pods("500 500 500 500 500"), configuration());
+    let plan = plan(
+        &hpa,
+        &surging,
+        observed,
+        &mut memory,
+        &configuration,
+        moment(),
+    );
+    assert_eq!((&plan.rescale, plan.status.desired_replicas), (&None, 4));
+    let able = conditions::find(&plan.status.conditions, "AbleToScale");
+    assert_eq!(&*able.unwrap().reason, "ReadyForNewScale");
+}
+
+// TestScaleUpHotCpuNoScaleWouldScaleDown: the start of a pod matters to its CPU alone.
+#[test]
+fn metrics_that_are_not_of_the_cpu_count_from_the_start() {
+    let qps = json!({"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": {"type": "AverageValue", "averageValue": "15"}}});
+    let plan = run(
+        &hpa(Some(2), 6, vec![qps]),
+        3,
+        pods("50000!^ 15000 30000!^"),
+        &configuration(),
+    );
+    check(
+        &plan,
+        expect![[r"
+            to 6: pods metric qps above target
+            AbleToScale=True SucceededRescale: the HPA controller was able to update the target scale to 6
+            ScalingActive=True ValidMetricFound: the HPA was able to successfully calculate a replica count from pods metric qps
+            ScalingLimited=True TooManyReplicas: the desired replica count is more than the maximum replica count"]],
+    );
 }
 
 // TestConditionFailedGetScale, TestConditionFailedUpdateScale.

@@ -11,11 +11,11 @@ use testkit::World;
 use super::super::controller;
 use super::configuration;
 
-const PERIOD: Duration = Duration::from_secs(15);
+pub(super) const PERIOD: Duration = Duration::from_secs(15);
 const PODS: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods?labelSelector=app%3Dweb";
 
 /// A world in which the controller runs, with a Deployment `web` of three ready pods that request one CPU each.
-async fn running() -> (World, Context) {
+pub(super) async fn running() -> (World, Context) {
     let mut world = World::new().await;
     let context = world.context();
     let running = controller(&context, 2, PERIOD, configuration()).run(world.stop());
@@ -37,7 +37,7 @@ async fn running() -> (World, Context) {
     (world, context)
 }
 
-async fn autoscaler(world: &World, name: &str, metric: Value) {
+pub(super) async fn autoscaler(world: &World, name: &str, metric: Value) {
     let object = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": name},
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -46,24 +46,24 @@ async fn autoscaler(world: &World, name: &str, metric: Value) {
     world.create(&HorizontalPodAutoscaler::TYPE, object).await;
 }
 
-fn cpu() -> Value {
+pub(super) fn cpu() -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}})
 }
 
 /// What the metrics server says that each pod uses.
-fn usage(world: &World, cpu: &str) {
+pub(super) fn usage(world: &World, cpu: &str) {
     let now = world.clock.now().time();
     let pod = |name: &str| json!({"metadata": {"name": name, "namespace": "default"}, "timestamp": now, "window": "30s", "containers": [{"name": "c", "usage": {"cpu": cpu, "memory": "1Mi"}}]});
     let list = json!({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": [pod("a"), pod("b"), pod("c")]});
     world.answer(PODS, list);
 }
 
-async fn replicas(world: &World) -> i64 {
+pub(super) async fn replicas(world: &World) -> i64 {
     let held = world.get(&Deployment::TYPE, "web").await.unwrap();
     held["spec"]["replicas"].as_i64().unwrap()
 }
 
-async fn condition(world: &World, name: &str, kind: &str) -> String {
+pub(super) async fn condition(world: &World, name: &str, kind: &str) -> String {
     let held = world
         .get(&HorizontalPodAutoscaler::TYPE, name)
         .await
@@ -80,7 +80,7 @@ async fn condition(world: &World, name: &str, kind: &str) -> String {
     })
 }
 
-async fn pass(periods: u32) {
+pub(super) async fn pass(periods: u32) {
     tokio::time::sleep(PERIOD * periods).await;
 }
 

@@ -101,6 +101,57 @@ async fn a_kind_is_counted_as_soon_as_it_is_served() {
     );
 }
 
+/// What aggregated discovery says of the groups: a resource of each, or that its server did not answer.
+fn groups(resources: &[(&str, Option<(&str, &str)>)]) -> serde_json::Value {
+    let groups = resources.iter().map(|(group, resource)| {
+        let version = match resource {
+            None => json!({"version": "v1", "freshness": "Stale"}),
+            Some((plural, kind)) => json!({"version": "v1", "freshness": "Current", "resources": [{
+                "resource": plural, "responseKind": {"group": group, "version": "v1", "kind": kind},
+                "scope": "Namespaced", "verbs": ["create", "delete", "list", "watch"]}]}),
+        };
+        json!({"metadata": {"name": group}, "versions": [version]})
+    });
+    let items: Vec<serde_json::Value> = groups.collect();
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": items})
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_of_a_group_that_does_not_answer_are_counted_on_and_those_that_are_gone_are_not() {
+    let (world, streams) = world().await;
+    let deployments = ("deployments", "Deployment");
+    let batch = ("batch", Some(("jobs", "Job")));
+    create_quota(
+        &world,
+        "q",
+        json!({"hard": {"count/deployments.apps": "9", "secrets": "9"}}),
+    )
+    .await;
+    assert_eq!(open(&streams), ["secrets", "deployments"]);
+    // Nobody says anything that can be read.
+    world.answer("/apis", json!("nothing"));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(open(&streams), ["secrets", "deployments"]);
+    // One group does not.
+    world.answer("/apis", groups(&[("apps", None), batch]));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(open(&streams), ["secrets", "deployments"]);
+    let secrets = ResourceType::namespaced("", "v1", "secrets", "Secret");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    world.create(&secrets, secret).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(
+        status(&world, "q").await["used"],
+        json!({"count/deployments.apps": "0", "secrets": "1"})
+    );
+    world.answer("/apis", groups(&[batch]));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(open(&streams), ["secrets"], "nobody serves the other");
+    world.answer("/apis", groups(&[("apps", Some(deployments)), batch]));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(open(&streams), ["secrets", "deployments"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn claims_count_by_class_and_devices_by_theirs() {
     let (world, _) = world().await;

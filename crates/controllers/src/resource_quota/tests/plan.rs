@@ -2,10 +2,13 @@
 
 use api::amounts::{Amounts, show};
 use api::decision::Explain;
-use api::kinds::{ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
-use api::{Istr, Meta, Quantity, Time};
+use api::kinds::{Pod, ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus};
+use api::quota::{Evaluator, Item};
+use api::{Istr, Meta, Quantity, Resource, Time};
 use expect_test::{Expect, expect};
+use serde_json::json;
 
+use crate::resource_quota::count::{Recount, recount};
 use crate::resource_quota::plan::is_uncounted;
 use crate::resource_quota::{Count, Usage, plan};
 
@@ -193,5 +196,46 @@ fn a_quota_that_nobody_has_counted_comes_first() {
     assert!(
         !uncounted("count/foos.x=4 | count/foos.x=4 | none"),
         "nobody can"
+    );
+}
+
+// Upstream: TestHasResourcesChanged, DefaultUpdateFilter.
+#[test]
+fn a_pod_is_counted_again_when_it_counts_for_another_amount() {
+    let now = Time::from_unix(1_000_000).micro();
+    let pod = |status: serde_json::Value, deadline: Option<i64>, deleted: Option<i64>| {
+        let mut metadata = json!({"name": "p"});
+        if let Some(after) = deleted {
+            metadata["deletionTimestamp"] = json!(Time::from_unix(1_000_000 + after));
+            metadata["deletionGracePeriodSeconds"] = json!(30);
+        }
+        let requests = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}});
+        let container = json!({"name": "c", "resources": requests});
+        let spec = json!({"activeDeadlineSeconds": deadline, "containers": [container]});
+        let pod = json!({"metadata": metadata, "spec": spec, "status": status});
+        Pod::decode(pod.to_string().as_bytes()).unwrap()
+    };
+    let has = |cpu: &str| {
+        let granted = json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
+        json!({"phase": "Running", "containerStatuses": [{"name": "c", "resources": granted}]})
+    };
+    let running = || pod(has("1"), None, None);
+    let evaluator = Evaluator::of("", "pods");
+    let on = |old: &Pod, new: &Pod| recount(&evaluator, &Item::Pod(old), &Item::Pod(new), now);
+    assert_eq!(on(&running(), &running()), Recount::Never);
+    assert_eq!(on(&running(), &pod(has("2"), None, None)), Recount::Now);
+    assert_eq!(on(&pod(has("2"), None, None), &running()), Recount::Now);
+    assert_eq!(on(&running(), &pod(has("1"), Some(9), None)), Recount::Now);
+    let over = pod(json!({"phase": "Succeeded"}), None, None);
+    assert_eq!(on(&running(), &over), Recount::Now);
+    assert_eq!(on(&over, &over), Recount::Never);
+    // One that is to go counts until its grace period is over twice, or it is gone.
+    let marked = pod(has("1"), None, Some(30));
+    let until = Time::from_unix(1_000_060).micro();
+    assert_eq!(on(&running(), &marked), Recount::At(until));
+    assert_eq!(on(&marked, &marked), Recount::Never);
+    assert_eq!(
+        on(&running(), &pod(has("1"), None, Some(-31))),
+        Recount::Now
     );
 }

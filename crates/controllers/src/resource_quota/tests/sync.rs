@@ -285,6 +285,30 @@ async fn usage_that_somebody_forged_is_fixed_by_the_next_recount() {
     assert_eq!(status(&world, "q").await["used"], json!({"pods": "0"}));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_marked_for_deletion_is_counted_again_once_it_should_be_gone() {
+    let (world, _) = world().await;
+    create_quota(&world, "q", json!({"hard": {"pods": "9"}})).await;
+    let mut placed = pod("a", "1m");
+    placed["spec"]["nodeName"] = json!("lost");
+    world.create(&Pod::TYPE, placed).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    // Whoever counts finds out that this is not so.
+    let forged = json!({"status": {"used": {"pods": "4"}}});
+    world
+        .patch_subresource(&ResourceQuota::TYPE, "q", Some("status"), forged)
+        .await;
+    let grace = DeleteOptions {
+        grace_period_seconds: Some(20),
+        ..DeleteOptions::default()
+    };
+    world.delete_with(&Pod::TYPE, "a", &grace).await;
+    tokio::time::sleep(Duration::from_secs(39)).await;
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "4"}));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(status(&world, "q").await["used"], json!({"pods": "0"}));
+}
+
 // Sixty-four at once, and a controller that counts at the same time.
 #[tokio::test(start_paused = true)]
 async fn many_at_once_never_get_more_than_there_is() {
