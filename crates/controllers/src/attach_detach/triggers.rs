@@ -1,4 +1,4 @@
-//! Which changes wake which volumes and nodes.
+//! Which changes wake which volumes. A volume whose sync finds that a node's list should say something else wakes the node.
 
 use std::sync::Arc;
 
@@ -95,10 +95,7 @@ impl AttachDetach {
         if let Change::Deleted(attachment) = change {
             self.caches.note_detached(attachment);
         }
-        if let Some(volume) = volume {
-            self.volume_queue.add(volume);
-            self.node_queue.add(attachment.spec.node_name.clone());
-        }
+        self.wake(volume);
     }
 
     /// A driver that begins to attach, or stops to: all its volumes.
@@ -140,7 +137,6 @@ impl AttachDetach {
                 self.wake(self.caches.volumes_on(&name));
             }
         }
-        self.node_queue.add(name);
     }
 }
 
