@@ -12,7 +12,7 @@ use runtime::{Error, EventType, Next, Report};
 use serde_json::{Value, json};
 
 use super::AttachDetach;
-use super::memory::{ATTACH_TIMEOUT, Deletion};
+use super::memory::ATTACH_TIMEOUT;
 use super::names::{attachment_name, csi_parts};
 use super::plan::{Force, Place, Plan, Snapshot, Source, Step};
 use super::{inline, reason};
@@ -37,7 +37,7 @@ impl AttachDetach {
             }
             let done = match step {
                 Step::Attach => self.attach(snapshot, node, place).await,
-                Step::Detach { force } => self.detach(snapshot, node, place, *force, now).await,
+                Step::Detach { force } => self.detach(snapshot, node, place, *force).await,
                 Step::Keep => {
                     self.announce(snapshot, node, place);
                     Ok(())
@@ -167,7 +167,6 @@ impl AttachDetach {
         node: &Istr,
         place: &Place,
         force: Option<Force>,
-        now: MicroTime,
     ) -> Result<(), Error> {
         let Some(attachment) = &place.attachment else {
             return Ok(());
@@ -192,11 +191,10 @@ impl AttachDetach {
         if let Some(force) = force {
             self.metrics.on_forced(force);
         }
-        // Should it be there still when this is no longer believed, the next resync finds it.
-        let deletion = Deletion::new(meta.uid.clone(), now);
-        self.caches.memory.change(&snapshot.volume, node, |entry| {
-            entry.deleted = Some(deletion)
-        });
+        let uid = meta.uid.clone();
+        self.caches
+            .memory
+            .change(&snapshot.volume, node, |entry| entry.deleted = Some(uid));
         Ok(())
     }
 

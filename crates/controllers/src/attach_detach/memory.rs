@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 
 use super::plan::{Plan, Step};
 
-/// How long a driver may take before it is said that it has not answered, and a deletion to be seen: upstream's limit of a
-/// CSI call.
+/// How long a driver may take before it is said that it has not answered: upstream's limit of a CSI call.
 pub const ATTACH_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// How soon a failure is told again, doubled each time: upstream's back-off of an operation.
@@ -33,22 +32,7 @@ pub struct Entry {
     /// Whether they were told that another node has it.
     pub is_blocked_told: bool,
     /// The attachment that was deleted by us, which the cache may still have.
-    pub deleted: Option<Deletion>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Deletion {
-    pub uid: Uid,
-    /// Until when this is believed, whatever the cache says: an API server that was restored has it again.
-    pub until: MicroTime,
-}
-
-impl Deletion {
-    /// It was deleted now. UPSTREAM: so long a detach may take before it is tried again.
-    pub fn new(uid: Uid, now: MicroTime) -> Deletion {
-        let until = now.plus(ATTACH_TIMEOUT);
-        Deletion { uid, until }
-    }
+    pub deleted: Option<Uid>,
 }
 
 #[derive(Default)]

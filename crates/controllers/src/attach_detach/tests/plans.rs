@@ -8,7 +8,6 @@ use api::{Istr, MicroTime, Resource, Time};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use super::super::memory::{ATTACH_TIMEOUT, Deletion};
 use super::super::plan::{Attacher, Place, Plan, Settings, Snapshot, Step, plan};
 use super::super::reason;
 
@@ -61,11 +60,7 @@ fn place(text: &str) -> (Istr, Place) {
                 is_there = true;
                 attachment["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
             }
-            "deleted" => place.memory.deleted = Some(Deletion::new("va".into(), now())),
-            "deleted-long-ago" => {
-                let then = now().minus(ATTACH_TIMEOUT);
-                place.memory.deleted = Some(Deletion::new("va".into(), then));
-            }
+            "deleted" => place.memory.deleted = Some("va".into()),
             "error" => {
                 is_there = true;
                 attachment["status"]["attachError"] = json!({"message": value});
@@ -366,17 +361,4 @@ fn why_tells_who_has_the_volume_and_until_when() {
     };
     expect![[r#"detaches volume data from n1 by force at 1970-01-01T02:51:00Z: its kubelet says that it is in use, and the node is not ready Some(260)"#]].assert_eq(&line("n1"));
     expect![[r#"waits to attach volume data to n2 at 1970-01-01T02:51:00Z: only one node may have it, and n1 does Some(260)"#]].assert_eq(&line("n2"));
-}
-
-/// An API server that was restored from before the deletion has the attachment again.
-#[test]
-fn a_deletion_that_nobody_sees_is_not_believed_for_ever() {
-    check("n1 attached deleted", expect!["n1 await detach"]);
-    check("n1 attached deleted-long-ago", expect!["n1 detach"]);
-    check(
-        "n1 attached deleting deleted-long-ago",
-        expect!["n1 await detach"],
-    );
-    check("n1 attached pod=a deleted", expect!["n1 awaitdeletion"]);
-    check("n1 attached pod=a deleted-long-ago", expect!["n1* keep"]);
 }
