@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer};
 
+use super::pod::WireVolume;
 use crate::intern::Istr;
 use crate::meta::{Meta, or_default};
 use crate::resource::ResourceType;
@@ -24,23 +25,25 @@ pub struct PodLabels {
     pub mounts: BTreeMap<Istr, BTreeSet<Istr>>,
     /// The claims of its volumes, by the names of the volumes; those of ephemeral volumes are named after both.
     pub claims: BTreeMap<Istr, Istr>,
+    /// What volumes that stand in it are called by lists of attached volumes, by their names.
+    pub inline: BTreeMap<Istr, Istr>,
 }
 
 crate::view!(PodLabels, ResourceType::namespaced("", "v1", "pods", "Pod"));
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Wire {
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
+struct Wire<'a> {
     metadata: Meta,
     #[serde(deserialize_with = "or_default")]
-    spec: Spec,
+    spec: Spec<'a>,
     #[serde(deserialize_with = "or_default")]
     status: Status,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
+struct Spec<'a> {
     #[serde(deserialize_with = "or_default")]
     security_context: SecurityContext,
     #[serde(deserialize_with = "or_default")]
@@ -50,7 +53,7 @@ struct Spec {
     #[serde(deserialize_with = "or_default")]
     ephemeral_containers: Vec<Container>,
     #[serde(deserialize_with = "or_default")]
-    volumes: Vec<Volume>,
+    volumes: Vec<WireVolume<'a>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -93,20 +96,6 @@ struct Mount {
     name: Istr,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Volume {
-    name: Istr,
-    persistent_volume_claim: Option<ClaimSource>,
-    ephemeral: Option<serde::de::IgnoredAny>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct ClaimSource {
-    claim_name: Istr,
-}
-
 impl Options {
     /// UPSTREAM: what is left out is filled in on the node, whose defaults nobody knows here.
     fn label(&self) -> Istr {
@@ -132,16 +121,18 @@ impl<'de> Deserialize<'de> for PodLabels {
                 labels.extend(options.map(Options::label));
             }
         }
+        let meta = &wire.metadata;
         let claims = spec.volumes.iter().filter_map(|volume| {
-            let claim = match (&volume.persistent_volume_claim, &volume.ephemeral) {
-                (Some(source), _) => source.claim_name.clone(),
-                (None, Some(_)) => Istr::new(&format!("{}-{}", wire.metadata.name, volume.name)),
-                (None, None) => return None,
-            };
-            Some((volume.name.clone(), claim))
+            let volume = volume.view(&meta.name)?;
+            Some((volume.name, volume.claim_name))
+        });
+        let inline = spec.volumes.iter().filter_map(|volume| {
+            let volume = volume.inline(&meta.namespace)?;
+            Some((volume.name, volume.unique_name))
         });
         Ok(PodLabels {
             claims: claims.collect(),
+            inline: inline.collect(),
             mounts,
             phase: wire.status.phase,
             change_policy: wire.spec.security_context.change_policy.clone(),

@@ -313,8 +313,8 @@ impl AttachDetach {
                 }
                 Ok(())
             }
-            // It is gone, or another has its name: the informer will say what is there.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            // Of a conflict nobody knows more: others write to nodes all the time, or another one has its name.
+            Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -1,4 +1,4 @@
-//! Which changes wake which volumes and nodes.
+//! Which changes wake which volumes. A volume whose sync finds that a node's list should say something else wakes the node.
 
 use std::sync::Arc;
 
@@ -95,15 +95,14 @@ impl AttachDetach {
         if let Change::Deleted(attachment) = &change {
             self.caches.note_detached(attachment);
         }
-        if let Some(volume) = volume {
-            if is_news_of_a_listing(&change) {
-                let node = &attachment.spec.node_name;
-                let memory = &self.caches.memory;
-                memory.change(&volume, node, |entry| entry.deleted = None);
-            }
-            self.volume_queue.add(volume);
-            self.node_queue.add(attachment.spec.node_name.clone());
+        if is_news_of_a_listing(&change)
+            && let Some(volume) = &volume
+        {
+            let node = &attachment.spec.node_name;
+            let memory = &self.caches.memory;
+            memory.change(volume, node, |entry| entry.deleted = None);
         }
+        self.wake(volume);
     }
 
     /// A driver that begins to attach, or stops to: all its volumes.
@@ -145,7 +144,6 @@ impl AttachDetach {
                 self.wake(self.caches.volumes_on(&name));
             }
         }
-        self.node_queue.add(name);
     }
 }
 

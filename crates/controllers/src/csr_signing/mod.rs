@@ -37,6 +37,7 @@ use api::kinds::{CERTIFICATE_FAILED, CertificateSigningRequest, CertificateSigni
 use api::{Istr, Key, ObjectId, Resource, Rng};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use ring::digest::{SHA256, digest};
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
 
 use crate::Descriptor;
@@ -160,7 +161,7 @@ impl SigningController {
             usages: &request.spec.usages,
             ttl: duration(request.spec.expiration_seconds, self.ttl),
             now: self.context.clock.now().time(),
-            serial: self.rng.next_u128(),
+            serial: serial(&self.rng),
         };
         let issued = authority.sign(parsed, &terms);
         issued.map_err(|refusal| refusal.to_string())
@@ -208,6 +209,14 @@ impl SigningController {
             _ => Ok(Next::AwaitChange),
         }
     }
+}
+
+/// A number that says nothing of the sequence that it is drawn from: everybody sees it, and what else is drawn must not
+/// follow from it.
+fn serial(rng: &Rng) -> u128 {
+    let hash = digest(&SHA256, &rng.next_u128().to_be_bytes());
+    let bytes = hash.as_ref().iter().take(16);
+    bytes.fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 /// One block, in lines of 64 letters, as Go writes it.

@@ -121,26 +121,29 @@ impl Allocator {
 
     /// Marks what a node has as taken.
     pub(super) fn occupy(&mut self, node: &Node) -> Result<(), Refusal> {
+        let name = || node.metadata.name.to_string();
         for (index, text) in node.spec.pod_cidrs.iter().enumerate() {
-            let (node, cidr) = (node.metadata.name.to_string(), text.to_string());
             let Some(parsed) = Cidr::parse(text) else {
-                return Err(Refusal::NotCidr { node, cidr });
+                return Err(Refusal::NotCidr {
+                    node: name(),
+                    cidr: text.to_string(),
+                });
             };
             let Some(set) = self.sets.get_mut(index) else {
-                return Err(Refusal::NoSuchSet { node, cidr, index });
+                return Err(Refusal::NoSuchSet {
+                    node: name(),
+                    cidr: text.to_string(),
+                    index,
+                });
             };
             let cidr = parsed.masked();
-            match set.occupy(&cidr) {
-                Ok(new) => self.measures.allocated(&self.sets[index], new, None),
-                Err(error) => {
-                    return Err(Refusal::OutOfRange {
-                        node,
-                        cidr,
-                        index,
-                        error,
-                    });
-                }
-            }
+            let new = set.occupy(&cidr).map_err(|error| Refusal::OutOfRange {
+                node: name(),
+                cidr,
+                index,
+                error,
+            })?;
+            self.measures.allocated(&self.sets[index], new, None);
         }
         Ok(())
     }

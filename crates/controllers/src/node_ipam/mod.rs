@@ -87,9 +87,11 @@ pub fn controller(context: &Context, ranges: Ranges, workers: usize) -> Runnable
     let assigning = building
         .watches::<Node>(move |change, queue| match change {
             Change::Added(node) => queue.add(node.key()),
+            // A node that has its ranges keeps them, and its status changes often.
+            Change::Updated { old, new } if has_the_same(old, new) => {}
             Change::Updated { old, new } => {
                 // Ranges are never changed, but an API server that was restored may have lost them.
-                if !old.spec.pod_cidrs.is_empty() && old.spec.pod_cidrs != new.spec.pod_cidrs {
+                if !old.spec.pod_cidrs.is_empty() {
                     let waiting = releasing.lock().gone(old);
                     waiting.into_iter().for_each(|key| queue.add(key));
                 }
@@ -123,6 +125,11 @@ pub fn controller(context: &Context, ranges: Ranges, workers: usize) -> Runnable
     })
 }
 
+/// Do both have the same ranges?
+fn has_the_same(old: &Node, new: &Node) -> bool {
+    !new.spec.pod_cidrs.is_empty() && old.spec.pod_cidrs == new.spec.pod_cidrs
+}
+
 struct NodeIpam {
     context: Context,
     nodes: Arc<Store<Node>>,
@@ -147,7 +154,7 @@ impl Reconcile for NodeIpam {
         let texts: Vec<String> = cidrs.iter().map(Cidr::to_string).collect();
         let what = format!("gives it the range {} for its pods", texts.join(" and "));
         report.decide(ObjectId::of(&*node), [Line::acts("AssignsRange", what)]);
-        match self.write(key, &texts).await {
+        match self.write(&node, &texts).await {
             Ok(()) => Ok(Next::After(LOOK_AGAIN)),
             Err(error) => {
                 self.tell(&node, "CIDRAssignmentFailed");
@@ -182,16 +189,22 @@ impl NodeIpam {
         Err(Error::Terminal(refusal.to_string()))
     }
 
-    async fn write(&self, key: &Key, cidrs: &[String]) -> Result<(), client::Error> {
-        let patch = json!({"spec": {"podCIDR": cidrs.first(), "podCIDRs": cidrs}});
+    /// For this very node: the ranges of one that is gone may be another's before its namesake would get them.
+    async fn write(&self, node: &Node, cidrs: &[String]) -> Result<(), client::Error> {
+        let meta = &node.metadata;
+        let spec = json!({"podCIDR": cidrs.first(), "podCIDRs": cidrs});
+        let patch = json!({"metadata": {"uid": meta.uid}, "spec": spec});
         let patch = Patch::Strategic(patch.to_string().into());
         let client = &self.context.client;
         let mut last = Ok(());
         for _ in 0..TRIES {
-            let written = client.patch(&Node::TYPE, "", &key.name, None, &patch).await;
+            let written = client
+                .patch(&Node::TYPE, "", &meta.name, None, &patch)
+                .await;
             match written {
                 Ok(_) => return Ok(()),
-                Err(error) if error.is_not_found() => return Err(error),
+                // It is gone, or another has its name.
+                Err(error) if error.is_not_found() || error.is_conflict() => return Err(error),
                 Err(error) => last = Err(error),
             }
         }

@@ -31,6 +31,8 @@ pub enum RangesError {
     Ipv4Mask,
     #[error("usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster")]
     Ipv6Mask,
+    #[error("serviceCIDR and secondaryServiceCIDR are not dualstack (from different IPfamiles)")]
+    ServicesNotDualStack,
     #[error(transparent)]
     Set(#[from] CidrSetError),
 }
@@ -56,12 +58,18 @@ impl Ranges {
             let size = u8::try_from(size).map_err(|_| CidrSetError::TooSmall)?;
             sets.push(CidrSet::new(*cluster, size)?);
         }
-        let services = [&config.service_cidr, &config.secondary_service_cidr];
         // UPSTREAM: a range of Services that cannot be read is none.
-        for service in services
-            .into_iter()
+        let services = [&config.service_cidr, &config.secondary_service_cidr];
+        let services = services.into_iter();
+        let services: Vec<Cidr> = services
             .filter_map(|text| Cidr::parse(text.trim()))
+            .collect();
+        if let [one, two] = services[..]
+            && one.is_ipv4() == two.is_ipv4()
         {
+            return Err(RangesError::ServicesNotDualStack);
+        }
+        for service in services {
             for set in sets
                 .iter_mut()
                 .filter(|set| set.cluster().overlaps(&service))

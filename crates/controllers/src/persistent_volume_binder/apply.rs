@@ -13,7 +13,7 @@ use super::annotations::{
     BETA_PROVISIONER, BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_TO, Migration, PROVISIONER,
     finalizers, migration_of_claim, migration_of_volume,
 };
-use super::claim::{StatusChange, status_change};
+use super::claim::{Event, StatusChange, status_change};
 use super::matching::is_bound_to;
 use super::{Binder, Latest};
 use crate::storage::live::Live;
@@ -215,7 +215,10 @@ impl Binder {
             }
         };
         let written = self.edit(&self.claims, claim, None, edit).await;
-        if written.is_err() {
+        if let Err(error) = &written {
+            let message = format!("Error saving claim: {error}");
+            let event = Event::warning("ProvisioningFailed", message);
+            self.emit(&**claim, Some(&event));
             self.metrics.failed(provisioner, "provision");
         }
         written.map(drop)

@@ -130,6 +130,15 @@ pub fn find(
     delayed: bool,
     volumes: &Volumes<'_>,
 ) -> Result<Option<Arc<PersistentVolume>>, String> {
+    let asked = claim.spec.volume_attributes_class_name.as_ref();
+    if !volumes.gates.enabled(Gate::VolumeAttributesClass)
+        && asked.is_some_and(|class| !class.is_empty())
+    {
+        return Err(format!(
+            "unsupported volumeAttributesClassName is set on claim {} when the feature-gate VolumeAttributesClass is disabled",
+            claim.metadata.key()
+        ));
+    }
     let selector = selector(claim)?;
     let Some(wanted) = modes(&claim.spec.access_modes) else {
         return Ok(None);

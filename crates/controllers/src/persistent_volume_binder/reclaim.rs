@@ -19,9 +19,18 @@ pub enum Reclaim {
     Leave,
     /// Nothing is left of it but the object.
     Delete,
+    /// A pod empties it, if it is of a kind that can be emptied.
     Recycle,
-    /// It cannot be reclaimed: its phase is Failed.
+    /// Nothing can reclaim it: its phase is Failed.
     Fail(Event),
+    /// What deletes such volumes cannot delete this one: the same, and it counts as a failed operation.
+    FailDelete(Event),
+}
+
+/// Why a volume is not deleted.
+enum Undeletable {
+    NoPlugin(String),
+    Refused(String),
 }
 
 pub fn plan(volume: &PersistentVolume) -> Reclaim {
@@ -32,15 +41,14 @@ pub fn plan(volume: &PersistentVolume) -> Reclaim {
         "Delete" => match deletable(volume) {
             Ok(true) => Reclaim::Delete,
             Ok(false) => Reclaim::Leave,
-            Err(message) => Reclaim::Fail(Event::warning("VolumeFailedDelete", message)),
+            Err(Undeletable::NoPlugin(message)) => {
+                Reclaim::Fail(Event::warning("VolumeFailedDelete", message))
+            }
+            Err(Undeletable::Refused(message)) => {
+                Reclaim::FailDelete(Event::warning("VolumeFailedDelete", message))
+            }
         },
-        "Recycle" if volume.spec.host_path.is_some() || volume.spec.nfs.is_some() => {
-            Reclaim::Recycle
-        }
-        "Recycle" => Reclaim::Fail(Event::warning(
-            "VolumeFailedRecycle",
-            "No recycler plugin found for the volume!",
-        )),
+        "Recycle" => Reclaim::Recycle,
         _ => Reclaim::Fail(Event::warning(
             "VolumeUnknownReclaimPolicy",
             "Volume has unrecognized PersistentVolumeReclaimPolicy",
@@ -48,8 +56,12 @@ pub fn plan(volume: &PersistentVolume) -> Reclaim {
     }
 }
 
+pub fn has_recycler(volume: &PersistentVolume) -> bool {
+    volume.spec.host_path.is_some() || volume.spec.nfs.is_some()
+}
+
 /// Is it ours to delete, and not a driver's?
-fn deletable(volume: &PersistentVolume) -> Result<bool, String> {
+fn deletable(volume: &PersistentVolume) -> Result<bool, Undeletable> {
     let name = &volume.metadata.name;
     let provisioner = volume
         .metadata
@@ -64,20 +76,24 @@ fn deletable(volume: &PersistentVolume) -> Result<bool, String> {
                 Some(_) => "no deletable volume plugin matched",
                 None => "no volume plugin matched",
             };
-            return Err(format!(
+            return Err(Undeletable::NoPlugin(format!(
                 "error getting deleter volume plugin for volume {name:?}: {why}"
-            ));
+            )));
         }
-        "kubernetes.io/nfs" => return Err("no deletable volume plugin matched".to_owned()),
+        "kubernetes.io/nfs" => {
+            let why = "no deletable volume plugin matched";
+            return Err(Undeletable::NoPlugin(why.to_owned()));
+        }
         other if other.starts_with("kubernetes.io/") => {
-            return Err(format!("no volume plugin matched name: {other}"));
+            let why = format!("no volume plugin matched name: {other}");
+            return Err(Undeletable::NoPlugin(why));
         }
         _ => return Ok(false),
     }
     let Some(held) = &volume.spec.host_path else {
-        return Err(format!(
+        return Err(Undeletable::Refused(format!(
             "failed to create deleter for volume {name:?}: spec.PersistentVolumeSource.HostPath is nil"
-        ));
+        )));
     };
     // UPSTREAM: anywhere in the path.
     let is_temporary = held
@@ -86,10 +102,10 @@ fn deletable(volume: &PersistentVolume) -> Result<bool, String> {
         .is_some_and(|(_, rest)| !rest.is_empty());
     match is_temporary {
         true => Ok(true),
-        false => Err(format!(
+        false => Err(Undeletable::Refused(format!(
             "host_path deleter only supports /tmp/.+ but received provided {}",
             held.path
-        )),
+        ))),
     }
 }
 

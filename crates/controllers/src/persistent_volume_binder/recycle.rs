@@ -10,11 +10,12 @@ use runtime::{Error, IndexValue, Report};
 use serde_json::Value;
 
 use super::Binder;
-use super::annotations::{DELETED_BY_US, PROVISIONED_BY};
+use super::annotations::DELETED_BY_US;
 use super::apply::set_finalizers;
 use super::claim::Event;
 use super::reclaim::{
-    self, RECYCLER_NAMESPACE, Reclaim, Recycling, recycler, recycler_name, recycling,
+    self, HOST_PATH, RECYCLER_NAMESPACE, Reclaim, Recycling, has_recycler, recycler, recycler_name,
+    recycling,
 };
 use super::volume::is_released;
 use crate::storage::claim_users;
@@ -32,10 +33,9 @@ impl Binder {
         let planned = reclaim::plan(&volume);
         match planned {
             Reclaim::Leave => Ok(()),
-            Reclaim::Fail(event) => {
-                if volume.spec.reclaim_policy == "Delete" {
-                    self.metrics.failed(provisioner(&volume), "delete");
-                }
+            Reclaim::Fail(event) => self.fail(&volume, &event).await,
+            Reclaim::FailDelete(event) => {
+                self.metrics.failed(HOST_PATH, "delete");
                 self.fail(&volume, &event).await
             }
             Reclaim::Delete => {
@@ -100,10 +100,7 @@ impl Binder {
             .delete(&PersistentVolume::TYPE, "", &live.metadata.name, &options)
             .await;
         match deleted {
-            Err(error) if !error.is_not_found() => {
-                self.metrics.failed(provisioner(&live), "delete");
-                Err(error.into())
-            }
+            Err(error) if !error.is_not_found() => Err(error.into()),
             _ => Ok(()),
         }
     }
@@ -122,6 +119,11 @@ impl Binder {
             report.decide(ObjectId::of(&*live), [line.because("a pod still uses it")]);
             self.emit(&*live, Some(&Event::normal("VolumeFailedRecycle", message)));
             return Ok(());
+        }
+        if !has_recycler(&live) {
+            let why = "No recycler plugin found for the volume!";
+            let event = Event::warning("VolumeFailedRecycle", why);
+            return self.fail(&live, &event).await;
         }
         let name = recycler_name(&live.metadata.name);
         let pod = self.pods.find(RECYCLER_NAMESPACE, &name);
@@ -232,9 +234,4 @@ impl Binder {
             _ => Ok(said),
         }
     }
-}
-
-fn provisioner(volume: &PersistentVolume) -> &str {
-    let provisioner = volume.metadata.annotation(PROVISIONED_BY);
-    provisioner.unwrap_or(reclaim::HOST_PATH)
 }

@@ -219,6 +219,27 @@ async fn a_node_that_is_gone_takes_its_pods_along_after_a_while() {
     assert!(world.pod_names().await.is_empty());
 }
 
+// Upstream: TestGCOrphaned (nodes that the cache lacks).
+#[tokio::test(start_paused = true)]
+async fn a_node_that_only_the_server_knows_keeps_its_pods() {
+    let world = world().await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    world.create(&Node::TYPE, node).await;
+    for (name, phase) in [("a", "Running"), ("b", "Failed"), ("c", "Succeeded")] {
+        world.create(&Pod::TYPE, running_pod(name)).await;
+        world.pod_status(name, json!({"phase": phase})).await;
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    world.informers.of::<Node>().store().remove("", "n1");
+    world.writes();
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert_eq!(world.written(), "");
+    assert!(world.reads_of("/nodes/n1") > 0, "the server is asked");
+    world.delete(&Node::TYPE, "n1").await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(world.pod_names().await.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_missing_node_says_until_when_it_stays() {
     let mut world = World::new().await;

@@ -88,11 +88,7 @@ impl Reconcile for VolumeProtection {
             return Ok(Next::AwaitChange);
         }
         let client = &self.context.client;
-        let live = match Live::kept(&volume) {
-            Some(live) => Some(live),
-            None => Live::read(client, &volume.metadata).await?,
-        };
-        if let Some(mut live) = live
+        if let Some(mut live) = Live::of(client, &volume).await?
             // Somebody may have bound it since.
             && let Some(needed) = plan(&live.view)
         {

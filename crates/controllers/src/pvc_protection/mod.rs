@@ -2,7 +2,7 @@
 //!
 //! **Converges**: every claim has the finalizer `kubernetes.io/pvc-protection`; one that is being deleted loses it once
 //! no pod that is on a node names it. With `PersistentVolumeClaimUnusedSinceTime` every claim has the condition
-//! `Unused`, which says since when no pod that is not over names it.
+//! `Unused`, which says since when no pod names it whose containers run, or will.
 //!
 //! **Woken by**: a claim that lacks the finalizer, is being deleted, or (with the gate) has no condition; a pod that is
 //! gone, over, or on no node, for the claims that it names (with the gate any change of a pod).
@@ -15,9 +15,8 @@
 //!
 //! **Deliberate differences**: upstream collects the claims of a namespace and lists its pods once for those that it
 //! has collected; here one list answers for all claims of the namespace that were being deleted when it began. A claim
-//! that lacks both condition and finalizer gets both in one sync, where upstream's second write meets a conflict. For the
-//! condition a pod that is being deleted counts until it is over or gone; upstream also looks whether its containers
-//! have ended. A claim that is kept for a pod which the cache has not seen is looked at again, where upstream waits for a
+//! that lacks both condition and finalizer gets both in one sync, where upstream's second write meets a conflict. A claim
+//! that is kept for a pod which the cache has not seen is looked at again, where upstream waits for a
 //! change of the pod, which may never be heard of.
 
 mod actions;
@@ -187,11 +186,7 @@ impl ClaimProtection {
         needed: Option<Need>,
     ) -> Result<(), Error> {
         let client = &self.context.client;
-        let live = match Live::kept(claim) {
-            Some(live) => Some(live),
-            None => Live::read(client, &claim.metadata).await?,
-        };
-        let Some(mut live) = live else {
+        let Some(mut live) = Live::of(client, claim).await? else {
             return Ok(());
         };
         if let Some(unused) = unused {

@@ -19,7 +19,7 @@ pub enum Use {
     /// A pod on a node, also one that is over: its kubelet may have the volume mounted. A pod that nobody has bound is
     /// never started with a claim that is being deleted.
     Deletion,
-    /// Any pod that is not over.
+    /// Any pod whose containers run, or will.
     Reference,
 }
 
@@ -35,7 +35,7 @@ pub fn user_among<'a>(
 pub fn uses(pod: &Pod, claim: &PersistentVolumeClaim, how: Use) -> bool {
     let counts = match how {
         Use::Deletion => !pod.node_name.is_empty(),
-        Use::Reference => !is_terminated(pod),
+        Use::Reference => !pod.has_left_volumes(),
     };
     let mut volumes = pod.volumes().iter();
     counts
@@ -49,19 +49,13 @@ pub fn uses(pod: &Pod, claim: &PersistentVolumeClaim, how: Use) -> bool {
 
 /// Could a claim lose its finalizer because of this change of a pod?
 pub fn may_free_claims(pod: &Pod) -> bool {
-    is_terminated(pod) || pod.node_name.is_empty()
+    pod.has_left_volumes() || pod.node_name.is_empty()
 }
 
 /// Its kubelet is done with it, or it was deleted by force: only its finalizers keep it.
 fn is_shut_down(pod: &Pod) -> bool {
     let meta = &pod.metadata;
     meta.is_terminating() && meta.deletion_grace_period_seconds == Some(0)
-}
-
-/// Whether the containers of a pod that is being deleted have ended is not kept: its claims are looked at again when it is
-/// gone.
-fn is_terminated(pod: &Pod) -> bool {
-    pod.is_finished()
 }
 
 pub fn condition(claim: &PersistentVolumeClaim) -> Option<&ClaimCondition> {

@@ -37,6 +37,16 @@ fn pod(words: &str) -> Value {
     if has("finished") {
         pod["status"]["phase"] = json!("Failed");
     }
+    if has("starts") {
+        let state = json!({"waiting": {"reason": "ContainerCreating"}});
+        pod["status"]["containerStatuses"] = json!([{"name": "c", "state": state}]);
+    }
+    if has("leaving") {
+        pod["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        let state = json!({"running": {"startedAt": "2024-01-01T00:00:00Z"}});
+        pod["status"]["containerStatuses"] = json!([{"name": "c", "state": state}]);
+    }
     if has("shut-down") {
         pod["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
@@ -82,7 +92,10 @@ fn a_pod_on_a_node_uses_its_claims_until_it_is_gone() {
     check("finished", None, "deletion");
     check("unscheduled", None, "reference");
     check("unrelated", None, "");
-    check("shut-down", None, "deletion reference");
+    // None of its containers runs, or will.
+    check("shut-down", None, "deletion");
+    check("starts", None, "deletion reference");
+    check("leaving", None, "deletion reference");
 }
 
 #[test]
@@ -91,7 +104,8 @@ fn an_ephemeral_volume_uses_only_the_claim_that_was_created_for_its_pod() {
     check("ephemeral", Some("another"), "");
     check("ephemeral", None, "");
     // A finalizer of the pod may wait for the claim.
-    check("ephemeral shut-down", Some("pod-uid"), "reference");
+    check("ephemeral shut-down", Some("pod-uid"), "");
+    check("ephemeral leaving", Some("pod-uid"), "deletion reference");
     check("ephemeral finished", Some("pod-uid"), "deletion");
 }
 
@@ -111,6 +125,10 @@ fn only_pods_that_could_free_a_claim_wake_it() {
     assert_eq!(woken_by("running", false, true), 1);
     assert_eq!(woken_by("finished", false, false), 1);
     assert_eq!(woken_by("unscheduled", false, false), 1);
+    assert_eq!(woken_by("leaving", false, false), 0);
+    // A finalizer keeps it, which may wait for the claim of its ephemeral volume.
+    assert_eq!(woken_by("shut-down", false, false), 1);
+    assert_eq!(woken_by("ephemeral shut-down", false, false), 1);
     assert_eq!(woken_by("running", true, false), 1);
     assert_eq!(woken_by("ephemeral", true, false), 1);
 }

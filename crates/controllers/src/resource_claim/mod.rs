@@ -282,14 +282,17 @@ impl ResourceClaims {
     /// What the caches say of a consumer.
     fn presence(&self, claim: &Key, consumer: &ClaimConsumer) -> Presence {
         let (namespace, name) = (&claim.namespace, &consumer.name);
+        // Another one of the name may be the one that came before: the cache lags behind the scheduler's.
         let is_gone = if plan::is_pod(consumer) {
             let pod = self.caches.pods.find(namespace, name);
-            pod.map(|pod| pod.metadata.uid != consumer.uid || is_done(&pod))
+            let pod = pod.filter(|pod| pod.metadata.uid == consumer.uid);
+            pod.map(|pod| is_done(&pod))
         } else if plan::is_group(consumer)
             && let Some(groups) = &self.caches.groups
         {
             let group = groups.find(namespace, name);
-            group.map(|group| group.metadata.uid != consumer.uid)
+            let group = group.filter(|group| group.metadata.uid == consumer.uid);
+            group.map(|_| false)
         } else {
             // Nobody knows how to tell, and its devices must not be taken away.
             Some(false)

@@ -10,11 +10,11 @@
 //! **Writes**: nothing but the events `SELinuxLabelConflict`, `SELinuxChangePolicyConflict` and `MultipleSELinuxLabels`.
 //!
 //! **Mirrors** `pkg/controller/volume/selinuxwarning`. Volumes that cannot be mounted with a label conflict with nothing, so
-//! only those of CSI drivers that can, of FC and of iSCSI are kept.
+//! only those that have to be attached are kept.
 //!
-//! **Deliberate differences**: a pod whose claim is not bound yet waits for the claim, and is not tried with ever longer waits;
-//! volumes that a pod has without a claim are not looked at; it keeps a small view of pods beside the one that all
-//! controllers share.
+//! **Deliberate differences**: a pod whose claim is not bound yet waits for the claim, and is not tried with ever longer
+//! waits; nor is one that is told `MultipleSELinuxLabels`, which nothing can change. It keeps a small view of pods beside
+//! the one that all controllers share.
 
 mod conflicts;
 
@@ -244,27 +244,26 @@ impl Reconcile for Warnings {
                 continue;
             }
             let label = labels.first().cloned().unwrap_or_default();
-            self.sync_volume(&pod, &volume, label);
+            self.sync_volume(&pod, volume, label);
         }
         Ok(Next::AwaitChange)
     }
 }
 
 impl Warnings {
-    /// The volume behind a mount, if its claim is bound.
-    fn volume(&self, pod: &PodLabels, mount: &Istr) -> Option<Arc<PersistentVolume>> {
-        let claim = pod.claims.get(mount)?;
+    /// What lists of attached volumes call the volume behind a mount; of one that has a claim once that is bound.
+    fn volume(&self, pod: &PodLabels, mount: &Istr) -> Option<Istr> {
+        let Some(claim) = pod.claims.get(mount) else {
+            return pod.inline.get(mount).cloned();
+        };
         let claim = self.claims.find(&pod.metadata.namespace, claim)?;
         let volume = self.persistent.find("", &claim.spec.volume_name)?;
         let bound = volume.spec.claim_ref.as_ref();
         let is_ours = bound.is_some_and(|bound| bound.uid == claim.metadata.uid);
-        is_ours.then_some(volume)
+        is_ours.then(|| volume.unique_name()).flatten()
     }
 
-    fn sync_volume(&self, pod: &PodLabels, volume: &PersistentVolume, label: Istr) {
-        let Some(name) = volume.unique_name() else {
-            return;
-        };
+    fn sync_volume(&self, pod: &PodLabels, name: Istr, label: Istr) {
         let driver = name.strip_prefix(CSI_PREFIX);
         let driver = driver.and_then(|rest| Some(Istr::new(rest.split_once('^')?.0)));
         let can_mount = match &driver {
@@ -273,10 +272,7 @@ impl Warnings {
                 found.is_some_and(|found| found.spec.selinux_mount.unwrap_or(false))
             }
             // FC and iSCSI; FlexVolumes are mounted as their drivers like.
-            None => !volume
-                .spec
-                .in_tree()
-                .is_some_and(|(kind, _)| matches!(kind, api::kinds::InTree::FlexVolume)),
+            None => !name.starts_with("flexvolume:"),
         };
         let asked = pod.change_policy.clone();
         let is_recursive = asked

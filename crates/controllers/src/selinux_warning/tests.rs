@@ -222,3 +222,20 @@ async fn two_labels_in_one_pod_are_told() {
         ]
     );
 }
+
+// Upstream: TestSELinuxWarningController_Sync (inline volume).
+#[tokio::test(start_paused = true)]
+async fn volumes_that_stand_in_pods_conflict_too() {
+    let (world, metrics) = running(true).await;
+    let source = json!({"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:x", "lun": 0});
+    for (name, level) in [("one", "s0:c1"), ("two", "s0:c2")] {
+        let mut pod = pod(name, level, Value::Null);
+        pod["spec"]["volumes"] = json!([
+            {"name": "data", "iscsi": source}, {"name": "other", "emptyDir": {}},
+        ]);
+        world.create(&Pod::TYPE, pod).await;
+    }
+    world.wait_until_idle().await;
+    assert_eq!(pairs(&metrics), 2);
+    assert_eq!(world.events().await.len(), 2);
+}

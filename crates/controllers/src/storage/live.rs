@@ -16,10 +16,28 @@ use runtime::Error;
 /// An object as the API server has it now: as a view, and whole.
 pub(crate) struct Live<K> {
     pub view: Arc<K>,
-    whole: Node,
+    whole: Whole,
+}
+
+/// An answer is parsed when it is to be changed, and not before: what came of the last write of a row never is.
+enum Whole {
+    Parsed(Node),
+    Answer(Bytes),
 }
 
 impl<K: Resource> Live<K> {
+    /// The object as the cache has it, if that is the whole of it, else as the API server has it. None if it is gone, or
+    /// another has its name.
+    pub async fn of(client: &Client, object: &Arc<K>) -> Result<Option<Live<K>>, Error>
+    where
+        K: Rewritten,
+    {
+        match Live::kept(object) {
+            Some(live) => Ok(Some(live)),
+            None => Live::read(client, object.meta()).await,
+        }
+    }
+
     /// The object as the cache has it, if that is the whole of it.
     pub fn kept(object: &Arc<K>) -> Option<Live<K>>
     where
@@ -30,8 +48,10 @@ impl<K: Resource> Live<K> {
         whole.set(&["apiVersion"], Node::text(&version));
         whole.set(&["kind"], Node::text(kind));
         whole.set(&["metadata"], Node::of(object.meta()));
-        let view = object.clone();
-        Some(Live { view, whole })
+        Some(Live {
+            view: object.clone(),
+            whole: Whole::Parsed(whole),
+        })
     }
 
     /// Reads the object that was seen as `meta`. None if it is gone, or another has its name.
@@ -41,7 +61,7 @@ impl<K: Resource> Live<K> {
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let live: Live<K> = Live::parse(&body)?;
+        let live: Live<K> = Live::answered(body)?;
         Ok((live.view.meta().uid == meta.uid).then_some(live))
     }
 
@@ -64,21 +84,34 @@ impl<K: Resource> Live<K> {
         subresource: Option<&str>,
         edit: impl FnOnce(&mut Node),
     ) -> Result<(), Error> {
-        edit(&mut self.whole);
         let meta = self.view.meta();
-        let body = self.whole.to_string();
+        let body = match &mut self.whole {
+            Whole::Parsed(whole) => edited(whole, edit),
+            Whole::Answer(body) => edited(&mut parse(body)?, edit),
+        };
         let answer = client
             .replace(&K::TYPE, &meta.namespace, &meta.name, subresource, body)
             .await?;
-        *self = Live::parse(&answer)?;
+        *self = Live::answered(answer)?;
         Ok(())
     }
 
-    fn parse(body: &Bytes) -> Result<Live<K>, Error> {
-        let retry = |error: &dyn std::fmt::Display| Error::Retry(error.to_string());
-        let view = Arc::new(K::decode(body).map_err(|error| retry(&error))?);
-        let text = std::str::from_utf8(body).map_err(|error| retry(&error))?;
-        let whole = Node::parse(text).map_err(|error| retry(&error))?;
-        Ok(Live { view, whole })
+    fn answered(body: Bytes) -> Result<Live<K>, Error> {
+        let view = K::decode(&body).map_err(|error| Error::Retry(error.to_string()))?;
+        Ok(Live {
+            view: Arc::new(view),
+            whole: Whole::Answer(body),
+        })
     }
+}
+
+fn edited(whole: &mut Node, edit: impl FnOnce(&mut Node)) -> String {
+    edit(whole);
+    whole.to_string()
+}
+
+fn parse(body: &Bytes) -> Result<Node, Error> {
+    let retry = |error: &dyn std::fmt::Display| Error::Retry(error.to_string());
+    let text = std::str::from_utf8(body).map_err(|error| retry(&error))?;
+    Node::parse(text).map_err(|error| retry(&error))
 }

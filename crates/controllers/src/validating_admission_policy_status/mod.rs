@@ -118,7 +118,9 @@ impl Reconcile for PolicyStatus {
         }
         let resource = ValidatingAdmissionPolicy::TYPE;
         let body = json!({
-            "apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": key.name},
+            "apiVersion": resource.api_version(), "kind": resource.kind,
+            // Of another one of the name, generations begin anew.
+            "metadata": {"name": key.name, "uid": policy.metadata.uid},
             "status": {"observedGeneration": generation, "typeChecking": checking},
         });
         let patch = Patch::Apply {

@@ -1,6 +1,7 @@
 //! Types and expressions first, then the whole against the embedded API server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::kinds::ValidatingAdmissionPolicy;
 use api::{Resource, ResourceType};
@@ -186,7 +187,7 @@ async fn each_generation_is_checked_once() {
             {"expression": "object.spec.template.spec.containers.all(c, c.image == 1)"},
         ]},
     });
-    world.create(&ValidatingAdmissionPolicy::TYPE, policy).await;
+    let made = world.create(&ValidatingAdmissionPolicy::TYPE, policy).await;
     world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1);
@@ -195,7 +196,8 @@ async fn each_generation_is_checked_once() {
     assert_eq!(
         writes[0].body,
         json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": "p", "uid": made["metadata"]["uid"]},
             "status": {"observedGeneration": 1, "typeChecking": {"expressionWarnings": [
                 {"fieldRef": "spec.validations[1].expression", "warning": warning}]}},
         })
@@ -218,4 +220,37 @@ async fn each_generation_is_checked_once() {
         .unwrap();
     // The last warning takes the empty list around it along.
     assert_eq!(policy["status"], json!({"observedGeneration": 2}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_created_anew_is_not_taken_for_the_one_before() {
+    let of = |expression: &str| {
+        let rule = json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]});
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
+            "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]},
+        })
+    };
+    let kind = ValidatingAdmissionPolicy::TYPE;
+    // Whatever request of the controller is on its way when the policy is deleted.
+    for halves in 1..16 {
+        let mut world = World::new().await;
+        let running = controller(&world.context(), 5).run(world.stop());
+        world.run(running);
+        world.start().await;
+        world.create(&kind, of("true")).await;
+        world.wait_until_idle().await;
+        world.slow_down(Duration::from_secs(1));
+        let changed = json!({"spec": {"validations": [{"expression": "1 == 1"}]}});
+        world.patch(&kind, "p", changed).await;
+        tokio::time::sleep(Duration::from_millis(500 * halves)).await;
+        world.delete(&kind, "p").await;
+        world.create(&kind, of("object.nothing == 1")).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let policy = world.get(&kind, "p").await.unwrap();
+        let status = &policy["status"];
+        assert_eq!(status["observedGeneration"], 1, "{halves} {status}");
+        let warnings = &status["typeChecking"]["expressionWarnings"];
+        assert!(warnings[0]["warning"].is_string(), "{halves} {status}");
+    }
 }

@@ -66,6 +66,10 @@ fn a_driver_that_took_over_is_told_and_others_are_waited_for() {
     resized["metadata"]["annotations"] =
         json!({"volume.alpha.kubernetes.io/pre-resize-capacity": "1Gi"});
     check(&claim("1Gi", "1Gi"), &resized, Ok(Step::Wait));
+    let mut resized = volume("awsElasticBlockStore", &ours);
+    resized["metadata"]["annotations"] =
+        json!({"volume.alpha.kubernetes.io/pre-resize-capacity": "1Gi"});
+    check(&claim("2Gi", "2Gi"), &resized, Ok(ebs));
     let foreign = "persistent Volume is not bound to PVC being updated : default/data";
     check(&grows, &volume("csi", &json!("u2")), Err(foreign));
     check(&grows, &json!({"metadata": {"name": "v"}}), Err(foreign));

@@ -278,8 +278,10 @@ async fn run(
     let decisions = Decisions::new().heard_by(feed.listener());
     let simulated = setup.nodes.nodes.len();
     let rng = Rng::from_seed(manager::process::random_seed());
+    // A seed of its own: what else is drawn is seen by everybody, and must not give the token away.
+    let secrets = Rng::from_seed(manager::process::random_seed());
     let bootstrap = match arguments.bootstrap_nodes {
-        true => Some(bootstrap::prepare(&served, &time.clock, &rng).await?),
+        true => Some(bootstrap::prepare(&served, &time.clock, &secrets).await?),
         false => None,
     };
     let surroundings = Surroundings {

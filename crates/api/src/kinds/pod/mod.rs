@@ -26,6 +26,7 @@ use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_p
 use crate::taints::Toleration;
 use crate::time::{MicroTime, Time};
 pub use ips::PodIps;
+pub(super) use volumes::WireVolume;
 use wire::Wire;
 
 /// The annotation by which a user ranks pods for deletion.

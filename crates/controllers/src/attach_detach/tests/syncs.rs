@@ -561,14 +561,14 @@ async fn a_refused_attachment_is_told_and_tried_again() {
 /// Upstream: TestNodeStatusUpdater_UpdateNodeStatuses_FailureInFirstUpdate.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_could_not_be_written_is_written_later() {
-    let scene = Scene::new().await;
-    scene.create_pod("web", "n1", "data").await;
-    scene.world.refuse("PATCH", "/nodes/n1/status", 500, 1);
-    scene.answer("n1", json!({"attached": true})).await;
-    assert_eq!(
-        scene.listed("n1").await,
-        json!([{"name": VOLUME, "devicePath": ""}])
-    );
+    for code in [500, 409] {
+        let scene = Scene::new().await;
+        scene.create_pod("web", "n1", "data").await;
+        scene.world.refuse("PATCH", "/nodes/n1/status", code, 1);
+        scene.answer("n1", json!({"attached": true})).await;
+        let expected = json!([{"name": VOLUME, "devicePath": ""}]);
+        assert_eq!(scene.listed("n1").await, expected, "{code}");
+    }
 }
 
 /// A conflict says that somebody wrote to the attachment at the same time, not that it is gone.

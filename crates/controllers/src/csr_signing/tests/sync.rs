@@ -2,17 +2,28 @@
 
 use std::time::Duration;
 
-use api::Resource;
 use api::kinds::CertificateSigningRequest as Csr;
+use api::{Resource, Rng};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::super::{CaSource, controller};
+use super::super::{CaSource, controller, serial};
 use super::{CA_CERTIFICATE, CA_KEY, JANE, NODE_CLIENT, NODE_SERVING, encoded};
 use crate::certificates::Signer;
+
+#[test]
+fn the_number_of_a_certificate_tells_nothing_of_other_random_numbers() {
+    let (one, same) = (Rng::from_seed(7), Rng::from_seed(7));
+    let (first, second) = (serial(&one), serial(&one));
+    assert_ne!(first, second);
+    assert_eq!(first, serial(&same), "the simulator repeats it");
+    let other = Rng::from_seed(7);
+    let drawn = [other.next_u128(), other.next_u128()];
+    assert!(!drawn.contains(&first) && !drawn.contains(&second));
+}
 
 fn fixed(certificate: &str, key: &str) -> CaSource {
     CaSource::Fixed {

@@ -129,6 +129,14 @@ fn contradictions_are_refused_in_upstreams_words() {
         [0, 0, 0],
         expect!["New CIDR set failed; the node CIDR size is too big"],
     );
+    check(
+        "10.0.0.0/16",
+        "10.96.0.0/16,10.97.0.0/16",
+        [0, 0, 0],
+        expect![
+            "serviceCIDR and secondaryServiceCIDR are not dualstack (from different IPfamiles)"
+        ],
+    );
 }
 
 #[test]

@@ -49,17 +49,20 @@ async fn ranges(world: &World) -> String {
     lines.join("; ").replace('"', "")
 }
 
-// Upstream: TestAllocateOrOccupyCIDRSuccess.
+// Upstream: TestAllocateOrOccupyCIDRSuccess, TestCIDRSetMetrics, TestCidrSetMetricsHistogram.
 #[tokio::test(start_paused = true)]
 async fn a_node_gets_its_range_once() {
     let (world, metrics) = start("10.10.0.0/22", 24, &[]).await;
-    world.create(&Node::TYPE, node("a", &[])).await;
+    let made = world.create(&Node::TYPE, node("a", &[])).await;
     world.wait_until_idle().await;
     let writes = world.writes();
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert_eq!(
         writes[0].body,
-        json!({"spec": {"podCIDR": "10.10.0.0/24", "podCIDRs": ["10.10.0.0/24"]}})
+        json!({
+            "metadata": {"uid": made["metadata"]["uid"]},
+            "spec": {"podCIDR": "10.10.0.0/24", "podCIDRs": ["10.10.0.0/24"]},
+        })
     );
     world
         .patch(
@@ -81,6 +84,36 @@ async fn a_node_gets_its_range_once() {
     }
 }
 
+// Upstream: TestCidrSetMetricsHistogram.
+#[tokio::test(start_paused = true)]
+async fn what_was_passed_over_before_a_range_is_measured() {
+    let held: Vec<String> = (0..6).map(|at| format!("10.10.{at}.0/24")).collect();
+    let held: Vec<Value> = held
+        .iter()
+        .enumerate()
+        .map(|(at, range)| node(&format!("held-{at}"), &[range]))
+        .collect();
+    let (world, metrics) = start("10.10.0.0/20", 24, &held).await;
+    world.create(&Node::TYPE, node("a", &[])).await;
+    world.create(&Node::TYPE, node("b", &[])).await;
+    world.wait_until_idle().await;
+    let text = metrics.render();
+    let name = "node_ipam_controller_cidrset_allocation_tries_per_request";
+    for (bucket, count) in [
+        ("1", 1),
+        ("5", 1),
+        ("25", 2),
+        ("125", 2),
+        ("625", 2),
+        ("+Inf", 2),
+    ] {
+        let line = format!(r#"{name}_bucket{{clusterCIDR="10.10.0.0/20",le="{bucket}"}} {count}"#);
+        assert!(text.contains(&line), "{line} is not in {text}");
+    }
+    let sum = format!(r#"{name}_sum{{clusterCIDR="10.10.0.0/20"}} 6"#);
+    assert!(text.contains(&sum), "{sum} is not in {text}");
+}
+
 // Upstream: TestOccupyPreExistingCIDR.
 #[tokio::test(start_paused = true)]
 async fn what_nodes_have_at_the_start_is_given_to_nobody_else() {
@@ -98,10 +131,25 @@ async fn what_nodes_have_at_the_start_is_given_to_nobody_else() {
     );
 }
 
+// Upstream: TestCidrSetMetricsDual.
 #[tokio::test(start_paused = true)]
 async fn dual_stack_nodes_get_one_range_of_each_family() {
-    let (world, _) = start("10.10.0.0/22,fd00::/56", 24, &[node("a", &[])]).await;
+    let (world, metrics) = start("10.10.0.0/22,fd00::/56", 24, &[node("a", &[])]).await;
     assert_eq!(ranges(&world).await, "a [10.10.0.0/24,fd00::/64]");
+    world.delete(&Node::TYPE, "a").await;
+    world.wait_until_idle().await;
+    let text = metrics.render();
+    for (name, v4, v6) in [
+        ("cidrset_cidrs_allocations_total", 1, 1),
+        ("cidrset_cidrs_releases_total", 1, 1),
+        ("cirdset_max_cidrs", 4, 256),
+        ("cidrset_usage_cidrs", 0, 0),
+    ] {
+        for (cluster, count) in [("10.10.0.0/22", v4), ("fd00::/56", v6)] {
+            let line = format!(r#"node_ipam_controller_{name}{{clusterCIDR="{cluster}"}} {count}"#);
+            assert!(text.contains(&line), "{line} is not in {text}");
+        }
+    }
 }
 
 // Upstream: TestReleaseCIDRSuccess, TestNodeDeletionReleaseCIDR, TestAllocateOrOccupyCIDRFailure.
@@ -119,6 +167,21 @@ async fn a_node_for_which_nothing_is_left_waits_until_another_goes() {
     let released =
         r#"node_ipam_controller_cidrset_cidrs_releases_total{clusterCIDR="10.10.0.0/24"} 1"#;
     assert!(metrics.render().contains(released));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_range_that_was_meant_for_a_node_that_is_gone_is_not_its_namesakes() {
+    let (world, _) = start("10.10.0.0/24", 24, &[]).await;
+    world.slow_down(Duration::from_secs(1));
+    world.create(&Node::TYPE, node("a", &[])).await;
+    // The write is on its way.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.delete(&Node::TYPE, "a").await;
+    world.create(&Node::TYPE, node("b", &[])).await;
+    world.create(&Node::TYPE, node("a", &[])).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let held = ranges(&world).await;
+    assert_eq!(held.matches("10.10.0.0/24").count(), 1, "{held}");
 }
 
 #[tokio::test(start_paused = true)]

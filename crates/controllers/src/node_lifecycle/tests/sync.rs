@@ -201,6 +201,24 @@ async fn a_kubelet_that_is_not_ready_itself_looks_after_its_pods_itself() {
     assert_eq!(ready.unwrap()["status"], "False");
 }
 
+// Upstream: TestProcessPodMarkPodNotReady.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_node_that_nobody_has_looked_at_yet_is_left_alone() {
+    let mut world = World::new().await;
+    make_namespace(&world).await;
+    let loops = controller(&world.context(), settings());
+    let running = runtime::Runnable::from(loops.pods).run(world.stop());
+    world.run(running);
+    world.start().await;
+    make_node(&world, "a", json!({})).await;
+    report(&world, "a", "False").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    make_pod(&world, "on-a", "a").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.written(), "");
+    assert_eq!(ready_of(&world, "on-a").await, "True");
+}
+
 // Upstream: TestMonitorNodeHealthUpdateStatus (never reported).
 #[tokio::test(start_paused = true)]
 async fn a_node_that_never_reports_is_told_so() {

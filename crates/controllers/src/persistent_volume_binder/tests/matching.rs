@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use api::kinds::{PersistentVolume, PersistentVolumeClaim};
-use api::{Istr, Key};
+use api::{Gate, Gates, Istr, Key};
 use runtime::Change;
 
 use super::super::claim::status_change;
@@ -13,6 +13,15 @@ use super::super::matching::{FreeVolumes, Volumes, explain, find, mismatch};
 use super::{claim, volume};
 
 fn find_in(claim_text: &str, volumes: &[Arc<PersistentVolume>], delayed: bool) -> String {
+    find_with(Gates::default(), claim_text, volumes, delayed)
+}
+
+fn find_with(
+    gates: Gates,
+    claim_text: &str,
+    volumes: &[Arc<PersistentVolume>],
+    delayed: bool,
+) -> String {
     let free = FreeVolumes::default();
     for volume in volumes {
         free.on_change(Change::Added(volume));
@@ -31,7 +40,7 @@ fn find_in(claim_text: &str, volumes: &[Arc<PersistentVolume>], delayed: bool) -
         volumes.iter().filter(names).cloned().collect()
     };
     let around = Volumes {
-        gates: api::Gates::default(),
+        gates,
         free: &free,
         get: &named,
         naming: &naming,
@@ -185,7 +194,7 @@ fn volumes_leave_the_index_when_they_are_bound_or_gone() {
     });
     let none = |_: &str| -> Option<Arc<PersistentVolume>> { panic!("nothing is left") };
     let around = Volumes {
-        gates: api::Gates::default(),
+        gates: Gates::default(),
         free: &free,
         get: &none,
         naming: &|_| Vec::new(),
@@ -230,5 +239,19 @@ fn says_why_each_volume_is_passed_over() {
             "d: its mode is Block",
             "e: its phase is Released",
         ]
+    );
+}
+
+#[test]
+fn without_attributes_classes_nobody_gets_one() {
+    let gates = Gates::default().with(Gate::VolumeAttributesClass, false);
+    let volumes = [volume("gold attributes=gold"), volume("plain")];
+    let check = |claim: &str, expected: &str| {
+        assert_eq!(find_with(gates, claim, &volumes, false), expected);
+    };
+    check("data", "plain");
+    check(
+        "data attributes=gold",
+        "unsupported volumeAttributesClassName is set on claim shop/data when the feature-gate VolumeAttributesClass is disabled",
     );
 }

@@ -4,6 +4,8 @@ mod claims;
 mod latest;
 mod matching;
 mod metrics;
+mod reclaims;
+mod states;
 mod sync;
 mod volumes;
 

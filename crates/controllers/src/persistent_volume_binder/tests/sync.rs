@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use api::{GoDuration, Key, Resource};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::super::controllers;
 use super::{claim_json, volume_json};
 use crate::config::{PersistentVolumeBinder, Recycler, VolumeConfiguration};
 
-fn settings() -> PersistentVolumeBinder {
+pub(super) fn settings() -> PersistentVolumeBinder {
     PersistentVolumeBinder {
         sync_period: GoDuration::from(Duration::from_secs(15)),
         volume_configuration: VolumeConfiguration {
@@ -33,7 +33,7 @@ fn settings() -> PersistentVolumeBinder {
     }
 }
 
-async fn running() -> World {
+pub(super) async fn running() -> World {
     let mut world = World::new().await;
     let loops = controllers(&world.context(), settings());
     for running in loops.into_runnables() {
@@ -44,14 +44,14 @@ async fn running() -> World {
     world
 }
 
-async fn create_volume(world: &World, text: &str) {
+pub(super) async fn create_volume(world: &World, text: &str) {
     let mut volume = volume_json(text);
     volume["metadata"]["uid"] = json!(null);
     volume["status"] = json!(null);
     world.create(&PersistentVolume::TYPE, volume).await;
 }
 
-async fn create_claim(world: &World, text: &str) {
+pub(super) async fn create_claim(world: &World, text: &str) {
     let mut claim = claim_json(text);
     claim["metadata"]["uid"] = json!(null);
     claim["metadata"]["namespace"] = json!("default");
@@ -71,12 +71,12 @@ async fn create_class(world: &World, name: &str, provisioner: &str, mode: &str, 
 }
 
 /// Long enough for a resync and what follows.
-async fn pass(world: &World) {
+pub(super) async fn pass(world: &World) {
     tokio::time::sleep(Duration::from_secs(40)).await;
     let _ = world;
 }
 
-async fn lines(world: &World) -> String {
+pub(super) async fn lines(world: &World) -> String {
     let mut lines = Vec::new();
     for volume in world.list(&PersistentVolume::TYPE).await {
         let held = &volume["spec"]["claimRef"];
@@ -92,10 +92,14 @@ async fn lines(world: &World) -> String {
             None => String::new(),
         };
         lines.push(format!(
-            "{} {}{claim}{}",
+            "{} {}{claim}{}{}",
             volume["metadata"]["name"],
             volume["status"]["phase"],
-            ours(&volume)
+            ours(&volume),
+            match volume["metadata"]["deletionTimestamp"].is_null() {
+                true => "",
+                false => ", gone",
+            }
         ));
     }
     for claim in world.list(&PersistentVolumeClaim::TYPE).await {
@@ -124,7 +128,7 @@ fn ours(object: &Value) -> &'static str {
     }
 }
 
-async fn see(world: &World, expected: Expect) {
+pub(super) async fn see(world: &World, expected: Expect) {
     pass(world).await;
     expected.assert_eq(&lines(world).await);
 }
@@ -349,121 +353,6 @@ async fn a_claim_that_has_lost_its_volume_is_lost_for_ever() {
     assert_eq!(lost, 1, "{events:?}");
 }
 
-async fn release(world: &World) {
-    let off = json!({"metadata": {"finalizers": null}});
-    world.patch(&PersistentVolumeClaim::TYPE, "data", off).await;
-    world.delete(&PersistentVolumeClaim::TYPE, "data").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn retained_volumes_stay_and_others_are_deleted() {
-    let world = running().await;
-    create_volume(&world, "v policy=Retain").await;
-    create_claim(&world, "data class=").await;
-    pass(&world).await;
-    release(&world).await;
-    see(&world, expect!["v Released -> data by us"]).await;
-    create_claim(&world, "data class=").await;
-    see(
-        &world,
-        expect![[r#"
-        v Released -> data by us
-        data Pending"#]],
-    )
-    .await;
-
-    let world = running().await;
-    create_volume(&world, "v policy=Delete made-by=kubernetes.io/host-path").await;
-    create_claim(&world, "data class=").await;
-    pass(&world).await;
-    world.writes();
-    release(&world).await;
-    pass(&world).await;
-    // Protected by admission: the controller that takes that off does not run here.
-    let told: Vec<String> = world.writes().iter().map(ToString::to_string).collect();
-    assert_eq!(
-        told,
-        [
-            "PUT persistentvolumes/v/status",
-            "PUT persistentvolumes/v",
-            "DELETE persistentvolumes/v"
-        ]
-    );
-    let volume = world.get(&PersistentVolume::TYPE, "v").await.unwrap();
-    assert_eq!(
-        volume["metadata"]["finalizers"],
-        json!(["kubernetes.io/pv-protection"])
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_that_cannot_be_deleted_fails() {
-    let world = running().await;
-    create_volume(&world, "v policy=Delete path=/data").await;
-    create_claim(&world, "data class=").await;
-    pass(&world).await;
-    release(&world).await;
-    see(&world, expect!["v Failed -> data by us"]).await;
-    let volume = world.get(&PersistentVolume::TYPE, "v").await.unwrap();
-    assert_eq!(
-        volume["status"]["message"],
-        "host_path deleter only supports /tmp/.+ but received provided /data"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_recycled_volume_is_free_again() {
-    let world = running().await;
-    create_volume(&world, "v policy=Recycle").await;
-    create_claim(&world, "data class=").await;
-    pass(&world).await;
-    release(&world).await;
-    pass(&world).await;
-    let pod = world.get(&Pod::TYPE, "recycler-for-v").await.unwrap();
-    assert_eq!(pod["spec"]["volumes"][0]["hostPath"]["path"], "/tmp/data");
-    expect!["v Released -> data by us"].assert_eq(&lines(&world).await);
-    world
-        .pod_status("recycler-for-v", json!({"phase": "Succeeded"}))
-        .await;
-    see(&world, expect!["v Available"]).await;
-    assert_eq!(world.get(&Pod::TYPE, "recycler-for-v").await, None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_in_use_is_not_recycled_and_a_failure_is_told() {
-    let world = running().await;
-    create_volume(&world, "v policy=Recycle").await;
-    create_claim(&world, "data class=").await;
-    pass(&world).await;
-    let user = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
-        "spec": {
-            "containers": [{"name": "c", "image": "i"}], "nodeName": "n1",
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-        },
-    });
-    world.create(&Pod::TYPE, user).await;
-    release(&world).await;
-    pass(&world).await;
-    assert_eq!(world.get(&Pod::TYPE, "recycler-for-v").await, None);
-    world.delete(&Pod::TYPE, "web").await;
-    world.finish_deletions().await;
-    pass(&world).await;
-    world
-        .pod_status(
-            "recycler-for-v",
-            json!({"phase": "Failed", "message": "no space"}),
-        )
-        .await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    expect!["v Failed -> data by us"].assert_eq(&lines(&world).await);
-    let volume = world.get(&PersistentVolume::TYPE, "v").await.unwrap();
-    assert_eq!(
-        volume["status"]["message"],
-        "Recycle failed: failed to recycle volume: no space"
-    );
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_provisioner_is_asked_and_its_volume_bound() {
     let world = running().await;
@@ -493,6 +382,25 @@ async fn a_provisioner_is_asked_and_its_volume_bound() {
         data Bound -> made 5Gi by us"#]],
     )
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_cannot_tell_its_provisioner_says_so() {
+    let world = running().await;
+    create_class(&world, "fast", "disk.example.com", "Immediate", false).await;
+    world.refuse("PUT", "persistentvolumeclaims/data", 500, 1);
+    create_claim(&world, "data class=fast").await;
+    pass(&world).await;
+    let events = world.events().await;
+    let told: Vec<&String> = events
+        .iter()
+        .filter(|event| event.contains("ProvisioningFailed"))
+        .collect();
+    assert_eq!(told.len(), 1, "{events:?}");
+    assert!(
+        told[0].starts_with("Warning ProvisioningFailed Error saving claim: "),
+        "{told:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

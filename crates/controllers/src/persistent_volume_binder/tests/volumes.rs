@@ -73,7 +73,9 @@ fn a_volume_is_released_when_its_claim_is_gone_or_has_another() {
 fn the_policy_says_what_becomes_of_a_released_volume() {
     let check = |text: &str, expected: &str| {
         let told = match reclaim::plan(&volume(text)) {
-            Reclaim::Fail(event) => format!("{}: {}", event.reason, event.message),
+            Reclaim::Fail(event) | Reclaim::FailDelete(event) => {
+                format!("{}: {}", event.reason, event.message)
+            }
             other => format!("{other:?}"),
         };
         assert_eq!(told, expected, "{text}");
@@ -92,13 +94,15 @@ fn the_policy_says_what_becomes_of_a_released_volume() {
     check("v policy=Recycle migrated=ebs.csi.aws.com", "Leave");
     check("v policy=Recycle", "Recycle");
     check("v policy=Recycle source=nfs", "Recycle");
-    check(
-        "v policy=Recycle source=csi",
-        "VolumeFailedRecycle: No recycler plugin found for the volume!",
-    );
+    // That nothing can empty it is told once nobody uses it.
+    check("v policy=Recycle source=csi", "Recycle");
     check(
         "v policy=Delete path=/data",
         "VolumeFailedDelete: host_path deleter only supports /tmp/.+ but received provided /data",
+    );
+    check(
+        "v policy=Delete made-by=kubernetes.io/host-path source=csi",
+        "VolumeFailedDelete: failed to create deleter for volume \"v\": spec.PersistentVolumeSource.HostPath is nil",
     );
     check(
         "v policy=Delete path=/tmp/",

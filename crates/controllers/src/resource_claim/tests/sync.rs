@@ -360,6 +360,30 @@ async fn consumers_that_nobody_knows_are_looked_up() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_consumer_is_not_taken_for_its_predecessor_that_the_cache_still_has() {
+    let world = World::new().await;
+    let controller = controller(&world.context(), 1);
+    world.create(&ResourceClaim::TYPE, claim("shared")).await;
+    let there = world.create(&Pod::TYPE, pod("web", json!([]))).await;
+    let uid = &there["metadata"]["uid"];
+    allocate(&world, "shared", &[("web", uid)]).await;
+    let held = world.get(&ResourceClaim::TYPE, "shared").await.unwrap();
+    let view = ResourceClaim::decode(held.to_string().as_bytes()).unwrap();
+    world.informers.store::<ResourceClaim>().put(view.into());
+    let mut before = there.clone();
+    before["metadata"]["uid"] = json!("older");
+    let before = Pod::decode(before.to_string().as_bytes()).unwrap();
+    world.informers.store::<Pod>().put(before.into());
+    let key = api::Key::new("default", "shared");
+    controller.reconcile(&Item::Claim(key)).await.unwrap();
+    assert_eq!(
+        world.written(),
+        "",
+        "the scheduler knows a pod that the cache does not have yet"
+    );
+}
+
 // Upstream: TestSyncHandler (add-reserved).
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_somebody_bound_becomes_a_consumer() {
