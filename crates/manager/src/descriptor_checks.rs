@@ -1,5 +1,6 @@
 //! What descriptors declare is what controllers do: nothing is a list that can rot.
 
+use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -131,4 +132,17 @@ fn every_controller_that_is_built_has_an_oracle_for_the_simulator() {
     for descriptor in controllers::built() {
         assert!(descriptor.oracle.is_some(), "{}", descriptor.name);
     }
+}
+
+/// A second view of a kind is a second watch, and every object of it once more in memory.
+#[test]
+fn no_kind_is_cached_in_two_views() {
+    let views = ALL.iter().flat_map(|one| one.caches);
+    let views: BTreeSet<(String, TypeId)> = views
+        .map(|view| (view.resource.to_string(), view.type_id()))
+        .collect();
+    let mut kinds: Vec<&str> = views.iter().map(|(kind, _)| &**kind).collect();
+    let all = kinds.clone();
+    kinds.dedup();
+    assert_eq!(kinds, all);
 }

@@ -28,7 +28,6 @@ mod pod_certificate_request;
 mod pod_claim;
 mod pod_disruption_budget;
 mod pod_group;
-mod pod_labels;
 mod replicaset;
 mod replication_controller;
 mod resource_claim;
@@ -102,8 +101,9 @@ pub use persistent_volume_claim::{
     PersistentVolumeClaim,
 };
 pub use pod::{
-    ContainerPort, Ended, Exit, InlineVolume, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition,
-    PodIps, PodOwn, PodRequests, PodStatus, Volume,
+    ContainerPort, Ended, Exit, InlineVolume, Mounted, POD_DELETION_COST, Phase, Pod, PodBody,
+    PodCondition, PodIps, PodOwn, PodRequests, PodStatus, SELINUX_MOUNT_OPTION, SELINUX_RECURSIVE,
+    SeLinux, Volume,
 };
 pub use pod_certificate_request::PodCertificateRequest;
 pub use pod_claim::{ClaimSource, GeneratedClaim, PodClaim, WireClaim, WireClaimStatus};
@@ -114,7 +114,6 @@ pub use pod_group::{
     POD_GROUP_PROTECTION, PodGroup, PodGroupTemplate, SCHEDULING_GROUP, Workload,
     WorkloadController, WorkloadSpec,
 };
-pub use pod_labels::{PodLabels, SELINUX_MOUNT_OPTION, SELINUX_RECURSIVE};
 pub use replicaset::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use resource_claim::{

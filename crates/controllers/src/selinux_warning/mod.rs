@@ -13,8 +13,7 @@
 //! only those that have to be attached are kept.
 //!
 //! **Deliberate differences**: a pod whose claim is not bound yet waits for the claim, and is not tried with ever longer
-//! waits; nor is one that is told `MultipleSELinuxLabels`, which nothing can change. It keeps a small view of pods beside
-//! the one that all controllers share.
+//! waits; nor is one that is told `MultipleSELinuxLabels`, which nothing can change.
 
 mod conflicts;
 
@@ -24,7 +23,7 @@ mod tests;
 use std::sync::Arc;
 
 use api::kinds::{
-    CSI_PREFIX, CsiDriver, PersistentVolume, PersistentVolumeClaim, PodLabels,
+    CSI_PREFIX, CsiDriver, Mounted, PersistentVolume, PersistentVolumeClaim, Pod,
     SELINUX_MOUNT_OPTION, SELINUX_RECURSIVE,
 };
 use api::{Istr, Key, Resource};
@@ -33,19 +32,19 @@ use runtime::events::{EventType, ObjectRef};
 use runtime::metrics::Stability;
 use runtime::rate_limit::Backoff;
 use runtime::{
-    Change, Context, Controller, Error, Index, IndexValue, Loop, Next, Queue, Reconcile, Report,
-    Store,
+    Change, Context, Controller, Error, IndexValue, Loop, Next, Queue, Reconcile, Report, Store,
 };
 
 use crate::Descriptor;
 use crate::oracle::{Change as Written, Oracle, Verdict, View, World, no_business};
+use crate::storage::claim_users::BY_CLAIM;
 
 pub use conflicts::{Conflict, Property, Use, Volumes};
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "selinux_warning",
     caches: &[
-        View::of::<PodLabels>(),
+        View::of::<Pod>(),
         View::of::<PersistentVolumeClaim>(),
         View::of::<PersistentVolume>(),
         View::of::<CsiDriver>(),
@@ -61,19 +60,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     )
     .gated(&["SELinuxChangePolicy"])
     .off()
-};
-
-/// Pods by the claims of their volumes.
-const BY_CLAIM: Index<PodLabels> = Index {
-    name: "claim",
-    values: |pod, found| {
-        for claim in pod.claims.values() {
-            found(IndexValue::In(
-                pod.metadata.namespace.clone(),
-                claim.clone(),
-            ));
-        }
-    },
 };
 
 /// It writes nothing.
@@ -92,14 +78,14 @@ impl Oracle for WarningOracle {
 
 pub fn controller(context: &Context) -> Controller {
     let informers = &context.informers;
-    informers.of::<PodLabels>().add_index(&BY_CLAIM);
-    let pods = informers.store::<PodLabels>();
+    informers.of::<Pod>().add_index(&BY_CLAIM);
+    let pods = informers.store::<Pod>();
     let volumes: Arc<Mutex<Volumes>> = Arc::default();
     measure(context, &volumes);
     let (of_claims, of_volumes, of_drivers) = (pods.clone(), pods.clone(), volumes.clone());
     Loop::on::<Key>(context, Backoff::DEFAULT)
         .queue("selinux_warning")
-        .watches::<PodLabels>(|change, queue| {
+        .watches::<Pod>(|change, queue| {
             // Nothing that matters changes but the end.
             let is_news = match &change {
                 Change::Updated { old, new } => {
@@ -170,7 +156,7 @@ pub fn controller(context: &Context) -> Controller {
         })
 }
 
-fn wake(pods: &Store<PodLabels>, namespace: &str, claim: &str, queue: &Queue) {
+fn wake(pods: &Store<Pod>, namespace: &str, claim: &str, queue: &Queue) {
     let index = IndexValue::In(Istr::new(namespace), Istr::new(claim));
     for pod in pods.by(&BY_CLAIM, &index) {
         queue.add(pod.key());
@@ -218,7 +204,7 @@ fn measure(context: &Context, volumes: &Arc<Mutex<Volumes>>) {
 
 struct Warnings {
     context: Context,
-    pods: Arc<Store<PodLabels>>,
+    pods: Arc<Store<Pod>>,
     claims: Arc<Store<PersistentVolumeClaim>>,
     persistent: Arc<Store<PersistentVolume>>,
     drivers: Arc<Store<CsiDriver>>,
@@ -232,7 +218,12 @@ impl Reconcile for Warnings {
             self.volumes.lock().remove(key);
             return Ok(Next::AwaitChange);
         };
-        for (mount, labels) in &pod.mounts {
+        let mounts = pod.se_linux().map_or(&[][..], |asked| &asked.mounts);
+        for Mounted {
+            volume: mount,
+            labels,
+        } in mounts
+        {
             let Some(volume) = self.volume(&pod, mount) else {
                 continue;
             };
@@ -252,18 +243,23 @@ impl Reconcile for Warnings {
 
 impl Warnings {
     /// What lists of attached volumes call the volume behind a mount; of one that has a claim once that is bound.
-    fn volume(&self, pod: &PodLabels, mount: &Istr) -> Option<Istr> {
-        let Some(claim) = pod.claims.get(mount) else {
-            return pod.inline.get(mount).cloned();
+    fn volume(&self, pod: &Pod, mount: &Istr) -> Option<Istr> {
+        let mut claims = pod.volumes().iter();
+        let Some(held) = claims.find(|volume| volume.name == *mount) else {
+            let mut inline = pod.inline_volumes().iter();
+            let held = inline.find(|volume| volume.name == *mount)?;
+            return Some(held.unique_name.clone());
         };
-        let claim = self.claims.find(&pod.metadata.namespace, claim)?;
+        let claim = self
+            .claims
+            .find(&pod.metadata.namespace, &held.claim_name)?;
         let volume = self.persistent.find("", &claim.spec.volume_name)?;
         let bound = volume.spec.claim_ref.as_ref();
         let is_ours = bound.is_some_and(|bound| bound.uid == claim.metadata.uid);
         is_ours.then(|| volume.unique_name()).flatten()
     }
 
-    fn sync_volume(&self, pod: &PodLabels, name: Istr, label: Istr) {
+    fn sync_volume(&self, pod: &Pod, name: Istr, label: Istr) {
         let driver = name.strip_prefix(CSI_PREFIX);
         let driver = driver.and_then(|rest| Some(Istr::new(rest.split_once('^')?.0)));
         let can_mount = match &driver {
@@ -274,7 +270,7 @@ impl Warnings {
             // FC and iSCSI; FlexVolumes are mounted as their drivers like.
             None => !name.starts_with("flexvolume:"),
         };
-        let asked = pod.change_policy.clone();
+        let asked = pod.se_linux().and_then(|asked| asked.change_policy.clone());
         let is_recursive = asked
             .as_ref()
             .is_some_and(|asked| *asked == *SELINUX_RECURSIVE);
@@ -300,8 +296,8 @@ impl Warnings {
         }
     }
 
-    fn event(&self, pod: &PodLabels, kind: EventType, reason: &'static str, message: String) {
-        let object = ObjectRef::new(&PodLabels::TYPE, &pod.metadata);
+    fn event(&self, pod: &Pod, kind: EventType, reason: &'static str, message: String) {
+        let object = ObjectRef::new(&Pod::TYPE, &pod.metadata);
         self.context.recorder.event(&object, kind, reason, message);
     }
 }

@@ -7,6 +7,7 @@
 
 mod affinity;
 mod ips;
+mod se_linux;
 mod volumes;
 mod wire;
 
@@ -26,7 +27,7 @@ use crate::resource::{DecodeError, Resource, ResourceType, decode_json, decode_p
 use crate::taints::Toleration;
 use crate::time::{MicroTime, Time};
 pub use ips::PodIps;
-pub(super) use volumes::WireVolume;
+pub use se_linux::{Mounted, SELINUX_MOUNT_OPTION, SELINUX_RECURSIVE, SeLinux};
 use wire::Wire;
 
 /// The annotation by which a user ranks pods for deletion.
@@ -82,6 +83,8 @@ pub struct PodOwn {
     pub volumes: Box<[Volume]>,
     /// Volumes that stand in the pod itself and have to be attached.
     pub inline: Box<[InlineVolume]>,
+    /// What SELinux means for them; none where no container mounts any.
+    pub se_linux: Option<Box<SeLinux>>,
     /// The one node that the pod's affinity allows by name, if it does that: a daemon's node.
     pub meant_for: Istr,
     /// Of pods that are not restarted for ever, as those of jobs.
@@ -273,6 +276,10 @@ impl Pod {
 
     pub fn inline_volumes(&self) -> &[InlineVolume] {
         self.own.as_ref().map_or(&[], |own| &own.inline)
+    }
+
+    pub fn se_linux(&self) -> Option<&SeLinux> {
+        self.own.as_ref()?.se_linux.as_deref()
     }
 
     /// Does the pod need its volumes no longer? It has ended, or is being deleted and none of its containers runs.

@@ -252,3 +252,37 @@ fn protobuf_and_json_agree_on_what_a_pod_asks_for() {
         "cpu=360m,limits.cpu=2010m,limits.memory=4Gi,memory=3Gi,pods=1,requests.cpu=360m,requests.example.com/gpu=2,requests.memory=3Gi"
     );
 }
+
+/// The same of the labels that volumes are mounted with; the message is what k8s.io/api makes of the JSON.
+#[test]
+fn protobuf_and_json_agree_on_labels_of_volumes() {
+    let json = Pod::decode(include_bytes!("testdata/selinux.json")).unwrap();
+    let pod = Pod::decode_protobuf(include_bytes!("testdata/selinux.pb")).unwrap();
+    assert_eq!(format!("{json:#?}"), format!("{pod:#?}"));
+    let asked = pod.se_linux().unwrap();
+    assert_eq!(asked.change_policy.as_deref(), Some("MountOption"));
+    let mounted = asked
+        .mounts
+        .iter()
+        .map(|held| format!("{} {:?}", held.volume, held.labels));
+    assert_eq!(
+        mounted.collect::<Vec<_>>(),
+        [r#"data [":r:t:s0:c2", "u:::s0:c1"]"#, r#"disk [""]"#]
+    );
+}
+
+#[test]
+fn labels_are_kept_where_a_kept_volume_is_mounted() {
+    let kept = |mounts: &str, volumes: &str| {
+        let context = r#""securityContext":{"seLinuxOptions":{"level":"s0"}}"#;
+        let containers = format!(r#"[{{"name":"c","volumeMounts":[{mounts}]}}]"#);
+        let pod = pod(&format!(
+            r#"{{"spec":{{{context},"containers":{containers},"volumes":[{volumes}]}}}}"#
+        ));
+        pod.se_linux().is_some()
+    };
+    let claim = r#"{"name":"a","persistentVolumeClaim":{"claimName":"a"}}"#;
+    assert!(kept(r#"{"name":"a"}"#, claim));
+    assert!(!kept("", claim));
+    assert!(!kept(r#"{"name":"a"}"#, r#"{"name":"a","emptyDir":{}}"#));
+}

@@ -14,7 +14,7 @@ use crate::protobuf::{Malformed, Message, Value};
 /// with a random name.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub(in crate::kinds) struct WireVolume<'a> {
+pub(super) struct WireVolume<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]
@@ -41,7 +41,7 @@ struct Claim<'a> {
 
 impl WireVolume<'_> {
     /// `None` where it stands for no claim.
-    pub(in crate::kinds) fn view(&self, pod: &str) -> Option<Volume> {
+    pub(super) fn view(&self, pod: &str) -> Option<Volume> {
         let claim = self.persistent_volume_claim.as_ref();
         let is_ephemeral = claim.is_none() && self.ephemeral.is_some();
         let claim_name = match claim {
@@ -57,7 +57,7 @@ impl WireVolume<'_> {
     }
 
     /// `None` where it is of no kind that has to be attached, or makes no sense.
-    pub(in crate::kinds) fn inline(&self, namespace: &str) -> Option<InlineVolume> {
+    pub(super) fn inline(&self, namespace: &str) -> Option<InlineVolume> {
         let kinds = [
             (InTree::AwsElasticBlockStore, &self.aws_elastic_block_store),
             (InTree::AzureDisk, &self.azure_disk),

@@ -6,10 +6,11 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::affinity::{ReadAffinity, read_affinity, read_affinity_in_message};
+use super::se_linux::{Mount, SeLinux, SecurityContext};
 use super::volumes::WireVolume;
 use super::{
-    ContainerPort, Ended, Exit, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition, PodIps,
-    PodOwn, PodRequests, PodStatus,
+    ContainerPort, Ended, Exit, InlineVolume, POD_DELETION_COST, Phase, Pod, PodBody, PodCondition,
+    PodIps, PodOwn, PodRequests, PodStatus, Volume,
 };
 use crate::amounts::{self, Amounts};
 use crate::intern::{Istr, Pool};
@@ -102,6 +103,10 @@ struct Spec<'a> {
     #[serde(deserialize_with = "or_default")]
     init_containers: Vec<Container<'a>>,
     #[serde(deserialize_with = "or_default")]
+    ephemeral_containers: Vec<Container<'a>>,
+    #[serde(deserialize_with = "or_default")]
+    security_context: SecurityContext<'a>,
+    #[serde(deserialize_with = "or_default")]
     volumes: Vec<WireVolume<'a>>,
     #[serde(deserialize_with = "or_default")]
     tolerations: Vec<Toleration>,
@@ -126,7 +131,7 @@ struct SchedulingGroup {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, bound(deserialize = "'de: 'a"))]
 struct Container<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
@@ -136,6 +141,10 @@ struct Container<'a> {
     ports: Vec<WirePort<'a>>,
     #[serde(deserialize_with = "or_default")]
     resources: Resources,
+    #[serde(deserialize_with = "or_default")]
+    security_context: SecurityContext<'a>,
+    #[serde(deserialize_with = "or_default")]
+    volume_mounts: Vec<Mount<'a>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -238,14 +247,17 @@ impl Spec<'_> {
         status: &Status<'_>,
         judged: bool,
     ) -> Option<Box<PodOwn>> {
-        let volumes = || self.volumes.iter();
+        let held = || self.volumes.iter();
+        let volumes: Box<[_]> = held().filter_map(|volume| volume.view(pod)).collect();
+        let inline: Box<[_]> = held()
+            .filter_map(|volume| volume.inline(namespace))
+            .collect();
         let extended = &status.extended_resource_claim_status;
         let own = PodOwn {
             hostname: self.hostname.clone(),
-            volumes: volumes().filter_map(|volume| volume.view(pod)).collect(),
-            inline: volumes()
-                .filter_map(|volume| volume.inline(namespace))
-                .collect(),
+            se_linux: self.se_linux(&volumes, &inline),
+            volumes,
+            inline,
             meant_for: self.affinity.node.clone(),
             ended: status.ended(self),
             conditions: status.conditions(judged),
@@ -287,6 +299,16 @@ impl Spec<'_> {
             (name, status.resources.clone(), status.allocated.clone())
         }));
         resources
+    }
+
+    fn se_linux(&self, volumes: &[Volume], inline: &[InlineVolume]) -> Option<Box<SeLinux>> {
+        let kept = volumes.iter().map(|volume| &volume.name);
+        let kept = kept.chain(inline.iter().map(|volume| &volume.name));
+        let containers = self.init_containers.iter().chain(&self.containers);
+        let containers = containers.chain(&self.ephemeral_containers);
+        let mounts =
+            containers.map(|container| (&container.security_context, &*container.volume_mounts));
+        SeLinux::read(&self.security_context, mounts, kept)
     }
 
     /// What quotas count.
@@ -485,12 +507,21 @@ impl<'a> Message<'a> for Spec<'a> {
             5 => self.active_deadline_seconds = Some(value.number()?),
             10 => self.node_name = value.text()?.into(),
             11 => self.host_network = value.flag()?,
+            14 => self.security_context = value.message()?,
             16 => self.hostname = value.text()?.into(),
             17 => self.subdomain = value.text()?.into(),
             18 => self.affinity = read_affinity_in_message(value)?,
             20 => self.init_containers.push(value.message()?),
             22 => self.tolerations.push(value.message()?),
             24 => self.priority_class_name = value.text()?.into(),
+            34 => {
+                /// What all containers have in common, within an ephemeral one.
+                const COMMON: [u32; 1] = [1];
+                descend(value, &COMMON, &mut |common| {
+                    self.ephemeral_containers.push(common.message()?);
+                    Ok(())
+                })?;
+            }
             32 => value
                 .message::<amounts::Entry<'_>>()?
                 .put_into(&mut self.overhead),
@@ -523,6 +554,8 @@ impl<'a> Message<'a> for Container<'a> {
             1 => self.name = value.text()?.into(),
             6 => self.ports.push(value.message()?),
             8 => self.resources = value.message()?,
+            9 => self.volume_mounts.push(value.message()?),
+            15 => self.security_context.take_of_container(value)?,
             24 => self.restart_policy = value.text()?.into(),
             _ => {}
         }
