@@ -39,10 +39,11 @@ use runtime::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::service_endpoints::{Membership, TriggerTimes, WriteTracker, not_ours};
+use crate::service_endpoints::{Membership, TriggerTimes, WriteThrottle, WriteTracker, not_ours};
 use crate::workload::Consistency;
 use plan::{Action, Plan, Snapshot, annotations, labels, plan};
 
@@ -83,6 +84,7 @@ pub struct EndpointsController {
     endpoints: Arc<Store<Endpoints>>,
     trigger_times: TriggerTimes,
     consistency: Consistency,
+    throttle: WriteThrottle,
     write_tracker: Arc<WriteTracker>,
 }
 
@@ -142,6 +144,7 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
             endpoints: informer.store().clone(),
             trigger_times: TriggerTimes::default(),
             consistency: Consistency::always().of::<Endpoints>(context),
+            throttle: WriteThrottle::default(),
             write_tracker,
         });
     is_beginning.store(false, Ordering::Relaxed);
@@ -188,8 +191,12 @@ impl EndpointsController {
         if plan.action == Action::Nothing {
             return Ok(());
         }
+        let began = Instant::now();
         match self.write(key, &snapshot, &plan).await {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.throttle.written(key, began.elapsed());
+                Ok(())
+            }
             // Creates will go on failing until all is gone.
             Err(error) if plan.action == Action::Create && error.is_namespace_terminating() => {
                 Ok(())
@@ -286,6 +293,9 @@ impl EndpointsController {
 
 impl Reconcile for EndpointsController {
     async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        if let Some(wait) = self.throttle.wait(key) {
+            return Ok(Next::After(wait));
+        }
         self.sync(key, report).await?;
         Ok(Next::AwaitChange)
     }

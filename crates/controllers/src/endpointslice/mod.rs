@@ -31,7 +31,6 @@ pub mod packing;
 pub mod plan;
 mod reason;
 pub mod snapshot;
-mod throttle;
 pub mod topology;
 mod traffic_distribution;
 
@@ -56,13 +55,12 @@ use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::service_endpoints::{Membership, OwnSlices, TriggerTimes, not_ours};
+use crate::service_endpoints::{Membership, OwnSlices, TriggerTimes, WriteThrottle, not_ours};
 use apply::Failure;
 use metrics::SliceMetrics;
 use ownership::CONTROLLER;
 use plan::plan;
 use snapshot::{Closeness, Snapshot};
-use throttle::WriteThrottle;
 use topology::{Event, Hinted, Zones, is_overloaded};
 
 pub use invariants::{Published, converged, safe};

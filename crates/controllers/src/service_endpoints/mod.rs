@@ -6,6 +6,7 @@ mod own_slices;
 mod ports;
 mod repack;
 pub mod slices;
+mod throttle;
 mod trigger_time;
 mod write_tracker;
 
@@ -16,6 +17,7 @@ pub use membership::Membership;
 pub use own_slices::OwnSlices;
 pub use ports::find_port;
 pub use repack::repack;
+pub use throttle::WriteThrottle;
 pub use trigger_time::TriggerTimes;
 pub use write_tracker::WriteTracker;
 

@@ -240,6 +240,29 @@ async fn changes_of_pods_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_changes_while_endpoints_are_written_and_as_long_after_is_written_together() {
+    let world = running().await;
+    for number in 1..=4 {
+        pod(&world, &format!("p{number}"), &format!("10.0.0.{number}")).await;
+    }
+    service(&world).await;
+    world.wait_until_idle().await;
+    world.written();
+    world.slow_down(Duration::from_millis(100));
+    for (number, wait) in [(1, 50), (2, 30), (3, 80), (4, 0)] {
+        let ip = format!("10.0.0.{number}");
+        set_ready(&world, &format!("p{number}"), &ip, "False").await;
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+    }
+    world.wait_until_idle().await;
+    assert_eq!(world.written(), "PUT endpoints/web ×2");
+    assert_eq!(
+        stored(&world).await,
+        "-10.0.0.1 -10.0.0.2 -10.0.0.3 -10.0.0.4"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_fails_is_an_event_and_is_tried_again() {
     let world = running().await;
     world.refuse("POST", "default/endpoints", 500, 1);

@@ -1,9 +1,9 @@
-//! How soon the slices of a service are written again.
+//! How soon the endpoints of a service are written again.
 //!
-//! A rollout changes pods by the hundred within a second, and each sync of a large service writes most of its slices: the
-//! quicker the controller, the more often it would write each of them. So a service whose writes took a while waits as
-//! long before the next ones, and what changes meanwhile is written together. One slice is written in a few milliseconds
-//! and hardly waits.
+//! A rollout changes pods by the hundred within a second, and each sync of a large service writes its Endpoints and most
+//! of its slices: the quicker the controller, the more often it would write each of them. So a service whose writes took
+//! a while waits as long before the next ones, and what changes meanwhile is written together. A small service is written
+//! in a few milliseconds and hardly waits.
 //!
 //! UPSTREAM: who meets its own writes in a cache that has not seen them yet waits for a second and more; here nobody waits
 //! longer than that.
