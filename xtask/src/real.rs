@@ -47,6 +47,16 @@ pub(crate) fn differential(arguments: &[String]) -> Result<()> {
     steps::succeed(bed()?.arg("differential").args(arguments))
 }
 
+/// Upstream's end-to-end specs; those that are listed must pass.
+pub(crate) fn conformance(arguments: &[String]) -> Result<()> {
+    build_steersman()?;
+    let status = bed()?.arg("conformance").args(arguments).status()?;
+    match status.code() {
+        Some(0 | EXIT_SKIPPED) => Ok(()),
+        _ => bail!("specs that are listed in tests/real/conformance.txt did not pass"),
+    }
+}
+
 /// Folders with the OpenAPI documents of a live kube-apiserver and the Go modules of its types.
 pub(crate) fn schema_sources() -> Result<Vec<PathBuf>> {
     const MODULES: [&str; 4] = [

@@ -9,6 +9,7 @@ mod typed;
 mod write;
 
 use crate::collections::HashMap;
+use crate::syntax::go_quote;
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -24,8 +25,8 @@ pub struct Document {
     /// Where it begins, from 1.
     pub line: usize,
     pub json: String,
-    /// The first name that stands twice in one map, and where it does so.
-    pub twice: Option<(usize, String)>,
+    /// The names that stand twice in one map, and where they do so again.
+    pub twice: Vec<(usize, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +46,22 @@ impl Error {
             field: String::new(),
             problem,
         }
+    }
+}
+
+impl Document {
+    /// What upstream's strict reader says of the names that stand twice.
+    pub fn repetitions(&self) -> Option<String> {
+        let (false, names) = (self.twice.is_empty(), &self.twice) else {
+            return None;
+        };
+        let lines = names.iter().map(|(line, name)| {
+            format!("\n  line {line}: key {} already set in map", go_quote(name))
+        });
+        Some(format!(
+            "yaml: unmarshal errors:{}",
+            lines.collect::<String>()
+        ))
     }
 }
 
@@ -85,14 +102,15 @@ fn read(text: &str, most: usize) -> Result<Vec<Document>, Error> {
 #[derive(Default)]
 struct Reader {
     documents: Vec<Document>,
-    /// Collections that are not closed yet, the outermost first, each with the anchor that names it.
-    open: Vec<(Collection, usize)>,
+    /// Collections that are not closed yet, the outermost first, each with the anchor that names it and the line where
+    /// it begins.
+    open: Vec<(Collection, usize, usize)>,
     anchors: HashMap<usize, Node>,
     /// How many bytes of JSON the aliases of this document stand for.
     alias_bytes: usize,
     /// Where the document begins, once something of it was seen.
     line: Option<usize>,
-    twice: Option<(usize, String)>,
+    twice: Vec<(usize, String)>,
 }
 
 /// A node that is complete. Aliases share it: copies would take memory long before the bytes are counted.
@@ -162,19 +180,19 @@ impl Reader {
                     return self.name_next(Name::Merge);
                 }
                 let node = Node::scalar(scalar(text, style, tag.as_deref())?);
-                self.add(node, anchor, place)?;
+                self.add(node, anchor, place.start.line())?;
             }
             Event::SequenceStart(anchor, _) => self.open(opens(false), anchor, place)?,
             Event::MappingStart(anchor, _) => self.open(opens(true), anchor, place)?,
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some((collection, anchor)) = self.open.pop() else {
+                let Some((collection, anchor, line)) = self.open.pop() else {
                     return Ok(());
                 };
                 let node = match collection {
                     Collection::List(items) => Node::list(items),
                     Collection::Map { members, .. } => Node::map(members.all),
                 };
-                self.add(node, anchor, place)?;
+                self.add(node, anchor, line)?;
             }
             Event::Alias(anchor) => {
                 self.begin(place);
@@ -187,7 +205,7 @@ impl Reader {
                 if self.open.len() + node.depth > DEEPEST {
                     return Err(TOO_DEEP.to_owned());
                 }
-                self.add(node, 0, place)?;
+                self.add(node, 0, place.start.line())?;
             }
         }
         Ok(())
@@ -205,26 +223,26 @@ impl Reader {
         if self.open.len() == DEEPEST {
             return Err(TOO_DEEP.to_owned());
         }
-        self.open.push((collection, anchor));
+        self.open.push((collection, anchor, place.start.line()));
         Ok(())
     }
 
     fn expects_name(&self) -> bool {
         matches!(
             self.open.last(),
-            Some((Collection::Map { name: None, .. }, _))
+            Some((Collection::Map { name: None, .. }, ..))
         )
     }
 
     fn name_next(&mut self, next: Name) -> Result<(), String> {
-        if let Some((Collection::Map { name, .. }, _)) = self.open.last_mut() {
+        if let Some((Collection::Map { name, .. }, ..)) = self.open.last_mut() {
             *name = Some(next);
         }
         Ok(())
     }
 
-    /// Puts a node that is complete where it belongs.
-    fn add(&mut self, node: Node, anchor: usize, place: &Span) -> Result<(), String> {
+    /// Puts a node that is complete and begins on a line where it belongs.
+    fn add(&mut self, node: Node, anchor: usize, line: usize) -> Result<(), String> {
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -238,17 +256,16 @@ impl Reader {
             None => {
                 let mut json = String::new();
                 node.print(&mut json);
-                let line = self.line.take().unwrap_or(place.start.line());
-                let twice = self.twice.take();
+                let line = self.line.take().unwrap_or(line);
+                let twice = std::mem::take(&mut self.twice);
                 self.documents.push(Document { line, json, twice });
             }
-            Some((Collection::List(items), _)) => items.push(node),
-            Some((Collection::Map { members, name }, _)) => match name.take() {
+            Some((Collection::List(items), ..)) => items.push(node),
+            Some((Collection::Map { members, name }, ..)) => match name.take() {
                 Some(Name::Merge) => members.merge(node)?,
                 Some(Name::Member(name)) => {
                     if members.is_twice(&name) {
-                        let line = place.start.line();
-                        self.twice.get_or_insert_with(|| (line, name.clone()));
+                        self.twice.push((line, name.clone()));
                     }
                     members.add(name, node);
                 }

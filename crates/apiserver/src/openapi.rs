@@ -252,12 +252,15 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
     }
     if kind.verbs == Verbs::ReadOnly {
         paths.insert(collection.clone(), json!({"get": operation("list", LIST)}));
-        let one = json!({"get": operation("get", &[]), "parameters": path_parameters(kind, true)});
+        let one = json!({"get": operation("get", GET), "parameters": path_parameters(kind, true)});
         paths.insert(format!("{collection}/{{name}}"), one);
         return;
     }
     let mut many = json!({"get": operation("list", LIST), "post": operation("post", WRITE), "delete": operation("deletecollection", LIST)});
-    many["parameters"] = path_parameters(kind, false);
+    // UPSTREAM: what is empty is left out.
+    if kind.namespaced {
+        many["parameters"] = path_parameters(kind, false);
+    }
     paths.insert(collection.clone(), many);
     if kind.namespaced {
         paths.insert(
@@ -266,7 +269,7 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
         );
     }
     let mut one = json!({
-        "get": operation("get", &[]), "put": operation("put", WRITE),
+        "get": operation("get", GET), "put": operation("put", WRITE),
         "patch": operation("patch", PATCH), "delete": operation("delete", DELETE),
     });
     one["parameters"] = path_parameters(kind, true);
@@ -274,12 +277,13 @@ fn add_paths(paths: &mut Map<String, Value>, kind: &Kind) {
     for subresource in &kind.subresources {
         let path = format!("{collection}/{{name}}/{}", subresource.name());
         if *subresource == Subresource::Status {
-            let item = json!({"get": operation("get", &[]), "put": operation("put", WRITE), "patch": operation("patch", PATCH), "parameters": path_parameters(kind, true)});
+            let item = json!({"get": operation("get", GET), "put": operation("put", WRITE), "patch": operation("patch", PATCH), "parameters": path_parameters(kind, true)});
             paths.insert(path, item);
         }
     }
 }
 
+const GET: &[&str] = &["resourceVersion"];
 const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
 const PATCH: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
 const DELETE: &[&str] = &[

@@ -169,6 +169,7 @@ fn begin(
     request: Request<Bytes>,
     identity: Arc<Identity>,
 ) -> Result<Begun, Status> {
+    info.check_timeout().map_err(Status::bad_request)?;
     let (mut parts, body) = request.into_parts();
     let upgrade = crate::serve::Upgrade::of(&mut parts.extensions);
     if body.len() > MAX_BODY {

@@ -6,6 +6,7 @@ mod apply;
 mod at_rest;
 mod bounds;
 mod certificates;
+mod conformance;
 mod connections;
 mod containers;
 mod conversion;

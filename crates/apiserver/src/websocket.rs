@@ -1,4 +1,4 @@
-//! The server's side of a WebSocket (RFC 6455), as far as `kubectl exec` needs it: whole messages out, and of what comes
+//! The server's side of a WebSocket (RFC 6455), as far as commands and logs need it: whole messages out, and of what comes
 //! in only pings and the end, because simulated commands read nothing.
 
 use base64::Engine;
@@ -15,6 +15,7 @@ const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The largest frame that is taken in: more than anybody types.
 const MAX_FRAME: usize = 1024 * 1024;
 
+const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
@@ -23,7 +24,26 @@ const PONG: u8 = 10;
 /// What a client who wants to upgrade to a WebSocket has to be told.
 pub(crate) struct Handshake {
     pub(crate) accept: String,
+    /// Empty where the client named none.
     pub(crate) protocol: &'static str,
+}
+
+/// How messages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Binary,
+    /// As text, for clients that can read nothing else.
+    Base64,
+}
+
+impl Handshake {
+    /// What the protocol that was agreed on asks for.
+    pub(crate) fn encoding(&self) -> Encoding {
+        match self.protocol.contains("base64.") {
+            true => Encoding::Base64,
+            false => Encoding::Binary,
+        }
+    }
 }
 
 /// Is the request an upgrade to this protocol?
@@ -36,7 +56,8 @@ pub(crate) fn upgrades_to(headers: &HeaderMap, protocol: &str) -> bool {
 }
 
 impl Handshake {
-    /// Agrees on the first protocol of ours that the client offers too.
+    /// Agrees on the first protocol of ours that the client offers too; on the empty one, if that is among ours, where
+    /// the client offers none.
     pub(crate) fn new(headers: &HeaderMap, ours: &[&'static str]) -> Result<Handshake, String> {
         let key = headers.get(SEC_WEBSOCKET_KEY);
         let key = key.and_then(|value| value.to_str().ok());
@@ -50,7 +71,10 @@ impl Handshake {
             .flat_map(|value| value.split(','))
             .map(str::trim)
             .collect();
-        let Some(protocol) = ours.iter().find(|protocol| offered.contains(*protocol)) else {
+        let is_spoken = |protocol: &str| {
+            offered.contains(&protocol) || offered.is_empty() && protocol.is_empty()
+        };
+        let Some(protocol) = ours.iter().find(|protocol| is_spoken(protocol)) else {
             return Err(format!(
                 "unable to upgrade: none of the protocols {offered:?} is spoken here, but {ours:?}"
             ));
@@ -67,23 +91,36 @@ impl Handshake {
 /// An open WebSocket.
 pub(crate) struct Socket<S> {
     stream: S,
+    encoding: Encoding,
     incoming: BytesMut,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    pub(crate) fn new(stream: S) -> Socket<S> {
+    pub(crate) fn new(stream: S, encoding: Encoding) -> Socket<S> {
         Socket {
             stream,
+            encoding,
             incoming: BytesMut::new(),
         }
     }
 
-    /// Sends one message on a channel: what the channel protocols put in front of every message.
-    pub(crate) async fn send(&mut self, channel: u8, payload: &[u8]) -> io::Result<()> {
-        let mut message = Vec::with_capacity(payload.len() + 1);
-        message.push(channel);
-        message.extend_from_slice(payload);
-        self.write(BINARY, &message).await
+    /// Sends one message on a channel, whose number the channel protocols put in front of every message.
+    pub(crate) async fn send_on(&mut self, channel: u8, payload: &[u8]) -> io::Result<()> {
+        match self.encoding {
+            Encoding::Binary => self.write(BINARY, &[&[channel], payload].concat()).await,
+            Encoding::Base64 => {
+                let message = format!("{channel}{}", STANDARD.encode(payload));
+                self.write(TEXT, message.as_bytes()).await
+            }
+        }
+    }
+
+    /// Sends one message, where there is one stream alone.
+    pub(crate) async fn send(&mut self, payload: &[u8]) -> io::Result<()> {
+        match self.encoding {
+            Encoding::Binary => self.write(BINARY, payload).await,
+            Encoding::Base64 => self.write(TEXT, STANDARD.encode(payload).as_bytes()).await,
+        }
     }
 
     /// Says that all is well and that nothing more will come.
@@ -196,6 +233,27 @@ mod tests {
         assert_eq!(handshake.accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         assert_eq!(handshake.protocol, "v4.channel.k8s.io");
         assert!(Handshake::new(&headers, &ours[..1]).is_err());
+        assert!(Handshake::new(&headers, &["v5.channel.k8s.io", ""]).is_err());
+        headers.remove(SEC_WEBSOCKET_PROTOCOL);
+        assert!(Handshake::new(&headers, &ours).is_err());
+        assert_eq!(Handshake::new(&headers, &["x", ""]).unwrap().protocol, "");
+    }
+
+    #[tokio::test]
+    async fn messages_are_binary_or_text() {
+        for (encoding, expected) in [
+            (Encoding::Binary, b"\x82\x03\x01hi\x82\x02hi".to_vec()),
+            (Encoding::Base64, b"\x81\x051aGk=\x81\x04aGk=".to_vec()),
+        ] {
+            let (ours, mut theirs) = tokio::io::duplex(1024);
+            let mut socket = Socket::new(ours, encoding);
+            socket.send_on(1, b"hi").await.unwrap();
+            socket.send(b"hi").await.unwrap();
+            drop(socket);
+            let mut said = Vec::new();
+            theirs.read_to_end(&mut said).await.unwrap();
+            assert_eq!(said, expected);
+        }
     }
 
     #[test]
@@ -220,7 +278,7 @@ mod tests {
         let close = [0x88, 0x80, 0, 0, 0, 0];
         theirs.write_all(&ping).await.unwrap();
         theirs.write_all(&close).await.unwrap();
-        Socket::new(ours).until_closed().await;
+        Socket::new(ours, Encoding::Binary).until_closed().await;
         let mut answer = Vec::new();
         theirs.read_to_end(&mut answer).await.unwrap();
         assert_eq!(answer, [0x8a, 0]);

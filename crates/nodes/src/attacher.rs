@@ -2,7 +2,7 @@
 //!
 //! A VolumeAttachment gets the finalizer of its driver, its volume too, and is attached at once; one that is being
 //! deleted is detached, and goes. A volume whose class says that attaching fails is never attached, and nothing is
-//! attached to a node that does not exist, until it does. Nodes say by a CSINode how many volumes they can have, and a
+//! attached to a node that does not exist, until it does. A volume that does not exist is waited for. Nodes say by a CSINode how many volumes they can have, and a
 //! CSIDriver says that the simulated driver has to be asked.
 
 use std::sync::Arc;
@@ -90,9 +90,16 @@ impl Attacher {
                 woken.add(Key::new("", name));
             }
         });
+        let (awaiting, of_volume) = (queues[0].clone(), attachments.store().clone());
         volumes.on_change(move |change| {
             if change.object().metadata.is_terminating() {
                 of_volumes.add(change.object().key());
+            }
+            if let Change::Added(volume) = change {
+                let value = IndexValue::Text(Istr::new(&volume.metadata.name));
+                for attachment in of_volume.by(&BY_VOLUME, &value) {
+                    awaiting.add(attachment.key());
+                }
             }
         });
         nodes.on_change(move |change| {
@@ -145,7 +152,7 @@ impl Attacher {
         let name = attachment.spec.source.persistent_volume_name.as_ref();
         let volume = name.and_then(|name| self.volumes.find("", name));
         // What is attached stays so when its node goes: the controller asks for the detachment.
-        if attachment.status.attached {
+        if attachment.status.attached || name.is_some() && volume.is_none() {
             return Ok(Next::AwaitChange);
         }
         if let Some(error) = self.failure(&attachment.spec.node_name, volume.as_deref()) {

@@ -71,8 +71,8 @@ fn documents(file: &str, text: &str) -> Result<Vec<(usize, Value)>, ManifestErro
     };
     let mut values = Vec::new();
     for document in found {
-        if let Some((line, name)) = document.twice {
-            return Err(wrong(line, format!("duplicate entry with key \"{name}\"")));
+        if let Some((line, name)) = document.twice.first() {
+            return Err(wrong(*line, format!("duplicate entry with key \"{name}\"")));
         }
         let value = serde_json::from_str(&document.json);
         let value = value.map_err(|error| wrong(document.line, error.to_string()))?;

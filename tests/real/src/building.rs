@@ -56,6 +56,33 @@ pub fn build(minor: Option<u32>) -> Result<Built> {
     build_missing(installation, &|| derive_module(&version))
 }
 
+/// Builds upstream's end-to-end tests and the program that runs them, besides the servers: kubectl is used by some.
+pub fn build_conformance() -> Result<Built> {
+    let built = build(None)?;
+    let Built::Complete(installation) = &built else {
+        return Ok(built);
+    };
+    let module = manifest_directory().join("e2e");
+    let ginkgo = installation.command("ginkgo");
+    let tests = installation.command("e2e.test");
+    if (!ginkgo.is_file() || !tests.is_file()) && !go_is_installed() {
+        return Ok(Built::NoGo);
+    }
+    if !ginkgo.is_file() {
+        go_build(&module, "github.com/onsi/ginkgo/v2/ginkgo", "", &ginkgo)?;
+    }
+    if !tests.is_file() {
+        go_compile(
+            &["test", "-c", "-vet=off"],
+            &module,
+            "k8s.io/kubernetes/test/e2e",
+            &version_stamps(&installation.kubernetes_version),
+            &tests,
+        )?;
+    }
+    Ok(built)
+}
+
 fn build_missing(
     installation: Installation,
     module: &dyn Fn() -> Result<PathBuf>,
@@ -94,6 +121,16 @@ fn build_missing(
 
 /// Builds one package under a temporary name and renames it: a binary that exists is complete.
 pub fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Result<()> {
+    go_compile(&["build"], module, package, stamps, output)
+}
+
+fn go_compile(
+    verb: &[&str],
+    module: &Path,
+    package: &str,
+    stamps: &str,
+    output: &Path,
+) -> Result<()> {
     let started = Instant::now();
     eprintln!(
         "building {} (minutes the first time, never again)",
@@ -103,7 +140,7 @@ pub fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Re
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let partial = output.with_extension(format!("partial-{}", std::process::id()));
     let status = Command::new("go")
-        .arg("build")
+        .args(verb)
         .args([
             "-trimpath",
             "-buildvcs=false",
@@ -120,7 +157,8 @@ pub fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Re
     if !status.success() {
         let _ = fs::remove_file(&partial);
         bail!(
-            "go build of {package} in {} failed ({status}); its messages are above",
+            "go {} of {package} in {} failed ({status}); its messages are above",
+            verb.join(" "),
             module.display()
         );
     }

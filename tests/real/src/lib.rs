@@ -19,6 +19,7 @@ pub mod audit;
 pub mod building;
 pub mod certificates;
 pub mod cluster;
+pub mod conformance;
 pub mod corpus;
 pub mod embedded;
 pub mod http;

@@ -177,3 +177,12 @@ proptest::proptest! {
         proptest::prop_assert_eq!(&documents(&text).unwrap()[0].json, &text);
     }
 }
+
+#[test]
+fn all_names_that_stand_twice_are_known_with_their_lines() {
+    let text = "a: 1\nb:\n  c: 1\n  c:\n    d: 1\nb: {x: 1, x: 2}\na: 2\n";
+    let document = first_document(text).unwrap().unwrap();
+    let expected = "yaml: unmarshal errors:\n  line 5: key \"c\" already set in map\n  line 6: key \"x\" already set in map\n  line 6: key \"b\" already set in map\n  line 7: key \"a\" already set in map";
+    assert_eq!(document.repetitions().as_deref(), Some(expected));
+    assert_eq!(first_document("a: 1").unwrap().unwrap().repetitions(), None);
+}

@@ -151,17 +151,19 @@ pub(crate) fn apply(
     let nothing = empty(kind);
     let mut entries = live.map(read).unwrap_or_default();
     entries.extend(live.and_then(|live| before_first(kind, live, &entries, manager, reset)));
-    let mut fields = fields_of(place, config);
-    strip(&mut fields);
+    let mut applied = fields_of(place, config);
     for path in reset {
-        fields.remove_tree(path);
+        applied.remove_tree(path);
     }
+    let mut fields = applied.clone();
+    strip(&mut fields);
     let mut merged = live.cloned().unwrap_or_else(|| nothing.clone());
     merge::merge(place, &mut merged, config);
     let position = entries.iter().position(|entry| entry.is_of(manager));
     let previous = position.map(|index| entries.remove(index));
     if let Some(previous) = &previous {
-        let mut owned = fields.clone();
+        // The name belongs to nobody and is applied all the same: it keeps the metadata.
+        let mut owned = applied;
         let others = entries.iter().map(|entry| entry.fields.set());
         others.for_each(|fields| owned.union(fields));
         merge::prune(place, &mut merged, previous.fields.set(), &owned);

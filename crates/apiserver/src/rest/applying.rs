@@ -27,7 +27,7 @@ impl Context {
         self.match_name(&mut config)?;
         self.match_namespace(&mut config)?;
         let write = self.write_prepared(dry_run, |context| {
-            context.propose_apply(&config, duplicates.clone(), dry_run)
+            context.propose_apply(&config, &duplicates, dry_run)
         });
         let (outcome, revision) = write.await?;
         self.wait_durable(revision).await?;
@@ -67,10 +67,28 @@ impl Context {
         }
     }
 
+    /// UPSTREAM: what stands twice is refused or warned of by itself, before the fields that nobody knows.
+    fn report_repetitions(&mut self, duplicates: &[String]) -> Result<(), Status> {
+        let why = duplicates
+            .iter()
+            .map(|sentence| format!("error converting YAML to JSON: {sentence}"));
+        match self.info.query.get("fieldValidation") {
+            "Ignore" => {}
+            "Strict" => {
+                if let Some(why) = why.last() {
+                    let message = format!("error strict decoding YAML: {why}");
+                    return Err(Status::bad_request(message));
+                }
+            }
+            _ => self.warnings.extend(why),
+        }
+        Ok(())
+    }
+
     fn propose_apply(
         &mut self,
         config: &Value,
-        duplicates: Vec<String>,
+        duplicates: &[String],
         dry_run: bool,
     ) -> Result<Proposed, Status> {
         let key = self.object_key()?;
@@ -85,12 +103,13 @@ impl Context {
         let force = self.info.query.flag("force");
         let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
         self.applying = true;
+        self.report_repetitions(duplicates)?;
         let nulls = self.kind.custom().is_some().then(|| merged.clone());
         let decoded = self.decode(merged);
         let (kind, version) = (&self.kind.kind, &self.kind.version);
         let (mut value, unknown) =
             decoded.map_err(|why| semantics::cannot_be_handled(kind, version, &why))?;
-        self.report(faults(duplicates.clone(), unknown, Source::Yaml))?;
+        self.report(faults(Vec::new(), unknown, Source::Yaml))?;
         if let Some(applied) = nulls {
             // UPSTREAM: an applied null is a value, which stays unless a default takes its place.
             keep_nulls(&mut value, &applied);

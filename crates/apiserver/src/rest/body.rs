@@ -316,7 +316,10 @@ fn parse_protobuf(body: &[u8]) -> Result<Value, Status> {
 
 pub(crate) fn read_yaml(body: &[u8]) -> Result<Read, Status> {
     // JSON is YAML, and by far the faster to parse.
-    if let Ok(read) = strict::json(body) {
+    if let Some(read) = strict::json(body)
+        .ok()
+        .filter(|read| read.duplicates.is_empty())
+    {
         return Ok(read);
     }
     strict::yaml(body).map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))

@@ -43,15 +43,7 @@ impl Context {
     ) -> Result<Response<Body>, Status> {
         let document = match shape {
             Shape::Object => self.whole_list(items, &metadata),
-            Shape::Metadata => {
-                let items: Vec<Value> = items
-                    .iter()
-                    .map(|item| read::metadata_only(&self.shown(item)))
-                    .collect();
-                let kind = "PartialObjectMetadataList";
-                let list = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
-                list.to_string().into_bytes()
-            }
+            Shape::Metadata => self.metadata_list(items, &metadata),
             Shape::Table => {
                 self.check_include()?;
                 let mut table = self.table(items.iter().map(|item| &**item), true);
@@ -60,6 +52,23 @@ impl Context {
             }
         };
         self.encoded(200, document)
+    }
+
+    /// Each as it is when it is read alone, to the byte: clients compare managed fields as text.
+    fn metadata_list(&self, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
+        let version = self.meta_version();
+        let mut out = format!(
+            r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{version}","metadata":{metadata},"items":["#
+        )
+        .into_bytes();
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend(self.metadata_of(item));
+        }
+        out.extend(b"]}");
+        out
     }
 
     pub(crate) fn selector(&self) -> Result<Selector, Status> {

@@ -16,10 +16,20 @@ const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.k
 /// The first clause of the Accept header that we can answer. We answer JSON, and YAML where it is asked for
 /// first: clients that prefer protobuf always name JSON too.
 pub(crate) fn shape(headers: &HeaderMap) -> Result<Shape, Status> {
+    first_of(headers, |_| true)
+}
+
+/// The same for what is never shown as a table.
+pub(crate) fn without_table(headers: &HeaderMap) -> Result<Shape, Status> {
+    first_of(headers, |shape| shape != Shape::Table)
+}
+
+fn first_of(headers: &HeaderMap, is_served: impl Fn(Shape) -> bool) -> Result<Shape, Status> {
     if is_plain(headers) || clauses(headers).next().is_none() {
         return Ok(Shape::Object);
     }
-    if let Some(shape) = clauses(headers).find_map(clause_shape) {
+    let mut shapes = clauses(headers).filter_map(clause_shape);
+    if let Some(shape) = shapes.find(|shape| is_served(*shape)) {
         return Ok(shape);
     }
     // UPSTREAM: a type that nobody knows is answered in other words than one of a known kind.
@@ -39,6 +49,20 @@ pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
     }
     let answered = clauses(headers).find(|clause| clause_shape(clause).is_some());
     answered.is_some_and(|clause| media(clause) == "application/yaml")
+}
+
+/// The API version of a table, or of mere metadata, as the clause that is answered asks for it.
+pub(crate) fn meta_version(headers: &HeaderMap) -> &'static str {
+    let answered = clauses(headers).find(|clause| clause_shape(clause).is_some());
+    let is_beta = answered.is_some_and(|clause| {
+        clause
+            .split(';')
+            .any(|parameter| parameter.trim() == "v=v1beta1")
+    });
+    match is_beta {
+        true => "meta.k8s.io/v1beta1",
+        false => "meta.k8s.io/v1",
+    }
 }
 
 /// What most clients say: no clause need be looked at.
@@ -76,7 +100,7 @@ fn clause_shape(clause: &str) -> Option<Shape> {
     for parameter in parts {
         match parameter.split_once('=') {
             Some(("as", value)) => wanted = Some(value),
-            Some(("v", value)) => version_known = value == "v1",
+            Some(("v", value)) => version_known = matches!(value, "v1" | "v1beta1"),
             Some(("g", value)) => group_known = value == "meta.k8s.io",
             _ => {}
         }
@@ -115,7 +139,28 @@ mod tests {
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
             Some(Shape::Metadata),
         );
+        check(
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+            Some(Shape::Table),
+        );
+        check("application/json;as=Table;v=v2;g=meta.k8s.io", None);
         check("*/*", Some(Shape::Object));
         check("application/vnd.kubernetes.protobuf", None);
+    }
+
+    #[test]
+    fn what_has_no_table_is_an_object_where_the_client_takes_one() {
+        let said = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(http::header::ACCEPT, accept.parse().unwrap());
+            without_table(&headers).map_err(|status| status.message)
+        };
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let refused = format!("only the following media types are accepted: {MEDIA_TYPES}");
+        assert_eq!(said(table), Err(refused));
+        assert_eq!(
+            said(&format!("{table},application/json")),
+            Ok(Shape::Object)
+        );
     }
 }

@@ -47,12 +47,14 @@ impl Context {
             old.working(&self.stored_kind)
         };
         let mut value = self.at_version(before.clone());
+        let what_it_is = ["apiVersion", "kind"].map(|name| (name, value[name].clone()));
         let untouched = self.take_untouched(&mut value, &changes.value);
         self.change(&mut value, changes.value)?;
         if content_type(&self.headers) == STRATEGIC_PATCH {
             // UPSTREAM: what it is stays as it is, whatever the patch says.
-            value["apiVersion"] = before["apiVersion"].clone();
-            value["kind"] = before["kind"].clone();
+            for (name, given) in what_it_is {
+                value[name] = given;
+            }
         }
         if let Some(why) = unreadable(&value) {
             return Err(self.refuse_patched(&old, &why));

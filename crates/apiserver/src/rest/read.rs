@@ -120,18 +120,34 @@ impl Context {
             .filter(|text| !convert::differs(&self.kind) && !text.contains(TEMPLATE_GENERATION))
         {
             Some(metadata) => {
-                let head = "{\"apiVersion\":\"meta.k8s.io/v1\",\"kind\":\"PartialObjectMetadata\",\"metadata\":";
+                let version = self.meta_version();
+                let head = format!(
+                    r#"{{"apiVersion":"{version}","kind":"PartialObjectMetadata","metadata":"#
+                );
                 let mut out = Vec::with_capacity(head.len() + metadata.len() + 1);
                 out.extend_from_slice(head.as_bytes());
                 out.extend_from_slice(metadata.as_bytes());
                 out.push(b'}');
                 out
             }
-            None => metadata_only(&self.shown(object)).to_string().into_bytes(),
+            None => self
+                .metadata_only(&self.shown(object))
+                .to_string()
+                .into_bytes(),
         }
     }
 
-    /// A `meta/v1` Table of the objects. `includeObject` says how much of each object comes along.
+    pub(crate) fn meta_version(&self) -> &'static str {
+        negotiate::meta_version(&self.headers)
+    }
+
+    /// `PartialObjectMetadata` of an object.
+    pub(crate) fn metadata_only(&self, value: &Value) -> Value {
+        let metadata = plain_metadata(value);
+        json!({"kind": "PartialObjectMetadata", "apiVersion": self.meta_version(), "metadata": metadata})
+    }
+
+    /// A Table of the objects. `includeObject` says how much of each object comes along.
     pub(crate) fn table<'a>(
         &self,
         objects: impl Iterator<Item = &'a Stored>,
@@ -152,7 +168,7 @@ impl Context {
                 match include {
                     "None" => row["object"] = Value::Null,
                     "Object" => row["object"] = value,
-                    _ => row["object"] = metadata_only(&value),
+                    _ => row["object"] = self.metadata_only(&value),
                 }
                 row
             })
@@ -162,8 +178,7 @@ impl Context {
         } else {
             Value::Null
         };
-        let mut table =
-            json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "rows": rows});
+        let mut table = json!({"kind": "Table", "apiVersion": self.meta_version(), "metadata": {}, "rows": rows});
         table["columnDefinitions"] = columns;
         table
     }
@@ -189,8 +204,7 @@ pub(crate) fn as_stored<'a>(kind: &'a Kind, object: &Stored) -> Option<(&'a [u8]
     Some((kind.type_prefix().as_bytes(), body))
 }
 
-/// `PartialObjectMetadata` of an object.
-pub(crate) fn metadata_only(value: &Value) -> Value {
+fn plain_metadata(value: &Value) -> Value {
     let mut metadata = value
         .get("metadata")
         .cloned()
@@ -205,5 +219,5 @@ pub(crate) fn metadata_only(value: &Value) -> Value {
     {
         metadata.remove("annotations");
     }
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+    metadata
 }

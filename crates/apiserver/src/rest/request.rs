@@ -62,6 +62,23 @@ impl RequestInfo {
         info
     }
 
+    /// Whether the client says in words of Go how long it waits. No request takes as long as anybody would ask for.
+    pub(crate) fn check_timeout(&self) -> Result<(), String> {
+        let text = self.query.get("timeout");
+        let is_long = self.verb == "watch"
+            || matches!(
+                &*self.subresource,
+                "attach" | "exec" | "proxy" | "log" | "portforward"
+            );
+        if text.is_empty() || is_long || api::GoDuration::parse(text).is_ok() {
+            return Ok(());
+        }
+        let quoted = api::syntax::go_quote(text);
+        Err(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {quoted}"
+        ))
+    }
+
     /// Fills namespace, resource, name and subresource from the part after the version.
     fn place(&mut self, parts: &[&str]) {
         let parts = match parts {

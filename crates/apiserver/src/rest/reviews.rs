@@ -1,6 +1,6 @@
 //! Kinds that are questions: token reviews, access reviews, who am I. Nothing is stored.
 
-use super::{Context, response};
+use super::{Context, negotiate, response};
 use crate::Body;
 use crate::admission::Operation;
 use crate::auth::rules::{Attributes, Rule};
@@ -15,6 +15,7 @@ impl Context {
         if self.kind.is("", "Binding") {
             return self.bind().await;
         }
+        negotiate::without_table(&self.headers)?;
         let dry_run = self.create_options()?;
         let review = self.decode_object()?.value;
         let mut review = self

@@ -21,7 +21,7 @@ pub(crate) const MAX_DEPTH: usize = 120;
 /// In the words of Go's parser, which has a limit too.
 pub(crate) const TOO_DEEP: &str = "exceeded max depth";
 
-/// A value and the paths that occurred more than once in it.
+/// A value and the paths that occurred more than once in it. Of YAML it is one sentence that names all of them.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) value: Value,
@@ -58,14 +58,16 @@ pub(crate) enum Source {
 
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_repeated && self.source == Source::Yaml {
+            return formatter.write_str(&self.path);
+        }
         let path = api::syntax::go_quote(&self.path);
         if self.source == Source::JsonPatch {
             formatter.write_str("json patch ")?;
         }
-        match (self.is_repeated, self.source) {
-            (true, Source::Yaml) => write!(formatter, "key {path} already set in map"),
-            (true, _) => write!(formatter, "duplicate field {path}"),
-            (false, _) => write!(formatter, "unknown field {path}"),
+        match self.is_repeated {
+            true => write!(formatter, "duplicate field {path}"),
+            false => write!(formatter, "unknown field {path}"),
         }
     }
 }
@@ -213,8 +215,14 @@ fn text(body: &[u8]) -> Result<&str, serde_json::Error> {
 pub(crate) fn yaml(body: &[u8]) -> Result<Read, String> {
     let text = str::from_utf8(body).map_err(|why| why.to_string())?;
     let first = api::yaml::first_document(text).map_err(|why| why.to_string())?;
-    let first = first.map_or_else(|| "null".to_owned(), |document| document.json);
-    json(first.as_bytes()).map_err(|why| why.to_string())
+    let Some(document) = first else {
+        return json(b"null").map_err(|why| why.to_string());
+    };
+    let read = json(document.json.as_bytes()).map_err(|why| why.to_string())?;
+    Ok(Read {
+        duplicates: document.repetitions().into_iter().collect(),
+        ..read
+    })
 }
 
 /// Whether a value has no more levels of lists and objects than these.
@@ -465,7 +473,8 @@ mod tests {
     fn yaml_reads_alike() {
         let read = yaml(b"a: {x: 1}\na: {x: 2}\n").unwrap();
         assert_eq!(read.value.to_string(), r#"{"a":{"x":2}}"#);
-        assert_eq!(read.duplicates, ["a"]);
+        let twice = "yaml: unmarshal errors:\n  line 2: key \"a\" already set in map";
+        assert_eq!(read.duplicates, [twice]);
         let read = yaml(b"mode: 0755\non: yes\n---\nb: 1\n").unwrap();
         assert_eq!(read.value.to_string(), r#"{"mode":493,"true":true}"#);
     }

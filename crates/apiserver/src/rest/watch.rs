@@ -469,15 +469,18 @@ impl Watcher {
                 r#"{{"type":"BOOKMARK","object":{table}{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"#
             )
         };
+        let version = self.context.meta_version();
         let (shape, start) = (self.shape, &mut self.bookmark);
         if start.is_empty() {
             *start = match shape {
                 Shape::Object => of("", kind.api_version(), &kind.kind),
-                Shape::Metadata => of("", "meta.k8s.io/v1", "PartialObjectMetadata"),
+                Shape::Metadata => of("", version, "PartialObjectMetadata"),
                 // UPSTREAM: kubectl finds the bookmark's metadata in the row's object.
                 Shape::Table => {
-                    let table = r#"{"apiVersion":"meta.k8s.io/v1","columnDefinitions":[],"kind":"Table","metadata":{},"rows":[{"cells":[],"object":"#;
-                    of(table, kind.api_version(), &kind.kind)
+                    let table = format!(
+                        r#"{{"apiVersion":"{version}","columnDefinitions":[],"kind":"Table","metadata":{{}},"rows":[{{"cells":[],"object":"#
+                    );
+                    of(&table, kind.api_version(), &kind.kind)
                 }
             };
         }

@@ -65,6 +65,55 @@ async fn applies_create_then_change_then_do_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn giving_up_all_that_was_applied_of_the_metadata_leaves_the_name() {
+    let server = Server::new();
+    let path = format!("{CONFIG_MAPS}/a");
+    let config = |more: Value| {
+        let mut config = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "default"}, "data": {"key": "value"}});
+        if !more.is_null() {
+            config["metadata"]["labels"] = more;
+        }
+        config
+    };
+    let labels = json!({"app": "web"});
+    let (code, _) = apply(&server, &path, "fieldManager=me", config(labels)).await;
+    assert_eq!(code, 201);
+    let (code, changed) = apply(&server, &path, "fieldManager=me", config(Value::Null)).await;
+    assert_eq!(code, 200, "{changed}");
+    assert_eq!(changed["metadata"]["name"], "a");
+    assert_eq!(changed["metadata"]["labels"], Value::Null);
+    let fields = &changed["metadata"]["managedFields"][0]["fieldsV1"];
+    assert_eq!(*fields, json!({"f:data": {"f:key": {}}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_twice_is_named_with_its_line() {
+    let server = Server::new();
+    let path = format!("{CONFIG_MAPS}/a?fieldManager=me&fieldValidation=Strict");
+    let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a: b\n  a: c\n";
+    let patch = "application/apply-patch+yaml";
+    let (code, refused) = server.call(Method::PATCH, &path, patch, body.into()).await;
+    let twice = "yaml: unmarshal errors:\n  line 6: key \"a\" already set in map";
+    assert_eq!(
+        (code, refused["message"].as_str().unwrap()),
+        (
+            400,
+            &*format!("error strict decoding YAML: error converting YAML to JSON: {twice}")
+        )
+    );
+    let path = format!("{CONFIG_MAPS}?fieldValidation=Strict");
+    let yaml = "application/yaml";
+    let (code, refused) = server.call(Method::POST, &path, yaml, body.into()).await;
+    let message = refused["message"].as_str().unwrap();
+    assert_eq!(code, 400);
+    assert!(
+        message.ends_with(&format!("strict decoding error: {twice}")),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn conflicts_are_refused_unless_forced() {
     let server = Server::new();
     let path = format!("{DEPLOYMENTS}/web");

@@ -121,34 +121,74 @@ async fn what_cannot_be_streamed_says_so_once() {
     }
 }
 
-#[tokio::test]
-async fn exec_speaks_websocket_and_ends_with_the_exit_code() {
+/// All that comes back when a WebSocket of this protocol is opened.
+async fn websocket(path: &str, protocol: &str) -> String {
     let port = port(default_limits()).await;
     let server = Server {
         server: port.server.clone(),
     };
     server.server.connect_kubelets(Arc::new(Parrot));
     server.pod("p", "node-0").await;
+    let protocol = match protocol {
+        "" => String::new(),
+        named => format!("sec-websocket-protocol: {named}\r\n"),
+    };
     let head = format!(
-        "GET {PODS}/p/exec?command=echo&command=hi&stdout=true HTTP/1.1\r\nhost: x\r\nauthorization: Bearer let-me-in\r\n\
+        "GET {PODS}/p/{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer let-me-in\r\n\
         connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-        sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: v5.channel.k8s.io\r\n\r\n"
+        sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n{protocol}\r\n"
     );
     let mut stream = port.connect("http/1.1").await;
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut rest = Vec::new();
     // Whoever closes without a word of TLS still has said all there is to say.
     let _ = stream.read_to_end(&mut rest).await;
-    let text = String::from_utf8_lossy(&rest);
-    for expected in [
-        "HTTP/1.1 101",
-        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
-        "v5.channel.k8s.io",
-        "\u{1}[\"echo\", \"hi\"] in c\n",
-        "\"NonZeroExitCode\"",
-        "\"message\":\"7\"",
+    String::from_utf8_lossy(&rest).into_owned()
+}
+
+fn check_contains(text: &str, expected: &[&str]) {
+    for part in expected {
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
+    }
+}
+
+#[tokio::test]
+async fn exec_speaks_websocket_and_ends_with_the_exit_code() {
+    let command = "exec?command=echo&command=hi&stdout=true";
+    check_contains(
+        &websocket(command, "v5.channel.k8s.io").await,
+        &[
+            "HTTP/1.1 101",
+            "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
+            "v5.channel.k8s.io",
+            "\u{1}[\"echo\", \"hi\"] in c\n",
+            "\"NonZeroExitCode\"",
+            "\"message\":\"7\"",
+        ],
+    );
+    for (protocol, expected) in [
+        ("channel.k8s.io", "\u{1}[\"echo\", \"hi\"] in c\n"),
+        ("", "\u{1}[\"echo\", \"hi\"] in c\n"),
+        ("base64.channel.k8s.io", "1WyJlY2hvIiwgImhpIl0gaW4gYwo="),
     ] {
-        assert!(text.contains(expected), "{expected:?} is not in {text:?}");
+        let text = websocket(command, protocol).await;
+        check_contains(&text, &["HTTP/1.1 101", expected]);
+        assert!(!text.contains("NonZeroExitCode"), "{text:?}");
+    }
+    let text = websocket(command, "channel.k8s.io").await;
+    check_contains(&text, &["\u{3}command terminated with non-zero exit code"]);
+    check_contains(&websocket(command, "x").await, &["HTTP/1.1 400"]);
+}
+
+#[tokio::test]
+async fn logs_come_by_websocket() {
+    for (protocol, expected) in [
+        ("binary.k8s.io", "c follow=true tail=None\n"),
+        ("", "c follow=true tail=None\n"),
+        ("base64.binary.k8s.io", "YyBmb2xsb3c9dHJ1ZSB0YWlsPU5vbmUK"),
+    ] {
+        let text = websocket("log?follow=true", protocol).await;
+        check_contains(&text, &["HTTP/1.1 101", expected]);
     }
 }
 

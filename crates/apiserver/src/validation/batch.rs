@@ -332,25 +332,10 @@ pub(super) fn job_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
         errors.immutable(&completions, get("completions"));
     }
     errors.immutable(&spec.field("selector"), get("selector"));
-    let suspended = before["suspend"] == json!(true) && old["status"]["startTime"].is_null();
     let template = spec.field("template");
-    let mut expected = before["template"].clone();
-    if suspended {
-        for path in [
-            "metadata.labels",
-            "metadata.annotations",
-            "spec.nodeSelector",
-            "spec.tolerations",
-            "spec.affinity.nodeAffinity",
-            "spec.schedulingGates",
-        ] {
-            crate::fields::copy(&mut expected, template.value, path);
-        }
-        if template.value["spec"]["affinity"].is_null() {
-            crate::fields::remove(&mut expected, "spec.affinity");
-        }
-    }
-    if suspended {
+    let expected = expected_template(old, template.value);
+    // UPSTREAM: of the template of a suspended Job only what its pods consist of is compared.
+    if is_idle(old) {
         let template_spec = template.field("spec");
         errors.immutable(&template_spec, &expected["spec"]);
     } else {
@@ -365,6 +350,57 @@ pub(super) fn job_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     ] {
         errors.immutable(&spec.field(name), get(name));
     }
+}
+
+/// Whether a Job is suspended and has no pods: it has never started, or has been stopped since.
+fn is_idle(job: &Value) -> bool {
+    let status = &job["status"];
+    let conditions = status["conditions"].as_array();
+    let is_stopped = conditions.is_some_and(|conditions| {
+        let is_suspended = |one: &Value| one["type"] == "Suspended" && one["status"] == "True";
+        conditions.iter().any(is_suspended)
+    });
+    job["spec"]["suspend"] == true
+        && (status["startTime"].is_null() || is_stopped)
+        && status["active"].as_i64().unwrap_or(0) == 0
+}
+
+/// The template of a Job as it was, with what may change while the Job is idle as it is now: where its pods go, and what
+/// they ask for.
+fn expected_template(old: &Value, template: &Value) -> Value {
+    let mut expected = old["spec"]["template"].clone();
+    if !is_idle(old) {
+        return expected;
+    }
+    for path in [
+        "metadata.labels",
+        "metadata.annotations",
+        "spec.nodeSelector",
+        "spec.tolerations",
+        "spec.affinity.nodeAffinity",
+        "spec.schedulingGates",
+    ] {
+        crate::fields::copy(&mut expected, template, path);
+    }
+    let affinity = &expected["spec"]["affinity"];
+    if template["spec"]["affinity"].is_null() && *affinity == json!({}) {
+        crate::fields::remove(&mut expected, "spec.affinity");
+    }
+    for list in ["containers", "initContainers"] {
+        let Some(now) = template["spec"][list].as_array() else {
+            continue;
+        };
+        let before = expected["spec"][list].as_array_mut();
+        let Some(before) = before.filter(|before| before.len() == now.len()) else {
+            continue;
+        };
+        for (before, now) in before.iter_mut().zip(now) {
+            if before["name"] == now["name"] {
+                crate::fields::copy(before, now, "resources");
+            }
+        }
+    }
+    expected
 }
 
 pub(super) fn cron_job(errors: &mut Errors, root: &Place<'_>) {

@@ -252,6 +252,12 @@ impl Behaviour {
                 after,
                 code: asked.unwrap_or_else(|| command::exit_code(&container.command)),
             }),
+            None if container.command.is_empty()
+                && is_pause(&container.image)
+                && asked.is_none() =>
+            {
+                None
+            }
             None if policy != RestartPolicy::Always || asked.is_some() => Some(Exit {
                 after: SHORT_RUN,
                 code: asked.unwrap_or(0),
@@ -279,6 +285,12 @@ impl Behaviour {
             }),
         }
     }
+}
+
+/// The image that keeps a pod together, and that many use where nothing is to be done: it waits for ever.
+fn is_pause(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name.split([':', '@']).next() == Some("pause")
 }
 
 fn codes_by_index(text: &str) -> Option<Vec<(u32, i32)>> {

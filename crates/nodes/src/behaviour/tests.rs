@@ -79,6 +79,10 @@ fn simple_commands_do_what_they_say() {
             Some((3.0, 7)),
         ),
         (r#""/bin/bash","-c","sleep 2 && false""#, Some((2.0, 1))),
+        (
+            r#""sh","-c","trap exit TERM; while true; do sleep 1; done""#,
+            None,
+        ),
         (r#""perl","-e","1""#, Some((1.0, 0))),
         (r#""sh","-c","make all; exit 1""#, Some((1.0, 0))),
     ] {
@@ -92,6 +96,23 @@ fn simple_commands_do_what_they_say() {
         exit("", r#","command":["sleep"],"args":["4"]"#),
         Some((4.0, 0))
     );
+}
+
+#[test]
+fn the_pause_image_waits_for_ever() {
+    let ends = |image: &str, command: &str| {
+        let container = Container {
+            image: Istr::from(image),
+            ..pod("", command).spec.containers[0].clone()
+        };
+        let started_at = Time::from_unix(100);
+        let exit = Behaviour::default().exit(&container, RestartPolicy::Never, started_at);
+        exit.map(|exit| exit.after.as_secs())
+    };
+    assert_eq!(ends("registry.example/pause:3.10", ""), None);
+    assert_eq!(ends("pause", ""), None);
+    assert_eq!(ends("pause/menu:1", ""), Some(1));
+    assert_eq!(ends("pause", r#","command":["sleep","4"]"#), Some(4));
 }
 
 #[test]

@@ -8,11 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use client::Client;
 use serde_json::Value;
 
+use super::downward::{self, field};
+use super::{container_of, service_links};
 use crate::script::Surroundings;
 
 const CONFIG_MAPS: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
+const NODES: ResourceType = ResourceType::cluster("", "v1", "nodes", "Node");
 const SECRETS: ResourceType = ResourceType::namespaced("", "v1", "secrets", "Secret");
-const SERVICES: ResourceType = ResourceType::namespaced("", "v1", "services", "Service");
 
 /// Contents by key.
 type Data = BTreeMap<String, String>;
@@ -21,6 +23,8 @@ type Data = BTreeMap<String, String>;
 struct Sources<'a> {
     client: &'a Client,
     namespace: &'a str,
+    /// What the pod's node has for pods, once it was asked for.
+    allocatable: Option<Value>,
     read: BTreeMap<(&'static str, String), Data>,
 }
 
@@ -29,6 +33,7 @@ pub(super) async fn surroundings(client: &Client, pod: &Value, container: &Value
     let mut sources = Sources {
         client,
         namespace,
+        allocatable: None,
         read: BTreeMap::new(),
     };
     let hostname = match text(&pod["spec"]["hostname"]) {
@@ -43,7 +48,9 @@ pub(super) async fn surroundings(client: &Client, pod: &Value, container: &Value
     for (name, value) in host {
         around.environment.insert(name.to_owned(), value.to_owned());
     }
-    around.environment.extend(api_server(client).await);
+    around
+        .environment
+        .extend(service_links::variables(client, pod).await);
     sources
         .fill_environment(pod, container, &mut around.environment)
         .await;
@@ -99,20 +106,6 @@ fn expand(text: &str, variables: &Data) -> String {
     expanded + rest
 }
 
-/// The only Service that every container knows of.
-async fn api_server(client: &Client) -> Vec<(String, String)> {
-    let Ok(answer) = client.get(&SERVICES, "default", "kubernetes").await else {
-        return Vec::new();
-    };
-    let service: Value = serde_json::from_slice(&answer).unwrap_or_default();
-    let address = text(&service["spec"]["clusterIP"]).to_owned();
-    let port = service["spec"]["ports"][0]["port"].to_string();
-    vec![
-        ("KUBERNETES_SERVICE_HOST".to_owned(), address),
-        ("KUBERNETES_SERVICE_PORT".to_owned(), port),
-    ]
-}
-
 impl Sources<'_> {
     async fn fill_environment(&mut self, pod: &Value, container: &Value, variables: &mut Data) {
         for from in list(container, "envFrom") {
@@ -136,7 +129,10 @@ impl Sources<'_> {
             } else if from["fieldRef"].is_object() {
                 Some(field(pod, text(&from["fieldRef"]["fieldPath"])))
             } else if from["resourceFieldRef"].is_object() {
-                Some(resource(container, &from["resourceFieldRef"]))
+                Some(
+                    self.resource(pod, container, &from["resourceFieldRef"])
+                        .await,
+                )
             } else {
                 Some(expand(text(&variable["value"]), variables))
             };
@@ -198,7 +194,13 @@ impl Sources<'_> {
                 }
             }
             for item in list(&source["downwardAPI"], "items") {
-                let value = field(pod, text(&item["fieldRef"]["fieldPath"]));
+                let of = &item["resourceFieldRef"];
+                let value = if of.is_object() {
+                    let container = container_of(pod, text(&of["containerName"]));
+                    self.resource(pod, &container, of).await
+                } else {
+                    field(pod, text(&item["fieldRef"]["fieldPath"]))
+                };
                 files.insert(text(&item["path"]).to_owned(), Ok(value));
             }
             if let Some(path) = source["serviceAccountToken"]["path"].as_str() {
@@ -207,6 +209,25 @@ impl Sources<'_> {
             }
         }
         files
+    }
+
+    /// What a container may use or asks for. A limit that is not set is what the node has.
+    async fn resource(&mut self, pod: &Value, container: &Value, reference: &Value) -> String {
+        let allocatable = match self.allocatable.take() {
+            Some(known) => known,
+            None => {
+                let name = text(&pod["spec"]["nodeName"]);
+                let answer = self.client.get(&NODES, "", name).await;
+                let node: Value = answer
+                    .ok()
+                    .and_then(|answer| serde_json::from_slice(&answer).ok())
+                    .unwrap_or_default();
+                node["status"]["allocatable"].clone()
+            }
+        };
+        let value = downward::resource(container, reference, &allocatable);
+        self.allocatable = Some(allocatable);
+        value
     }
 
     /// What a ConfigMap or Secret holds; nothing where there is none.
@@ -242,52 +263,6 @@ impl Sources<'_> {
         self.read.insert(known, data.clone());
         data
     }
-}
-
-/// A field of the pod, as the downward API names it.
-fn field(pod: &Value, path: &str) -> String {
-    if let Some((map, key)) = path
-        .strip_suffix("']")
-        .and_then(|path| path.split_once("['"))
-    {
-        let map = map.rsplit('.').next().unwrap_or_default();
-        return text(&pod["metadata"][map][key]).to_owned();
-    }
-    let pairs = |map: &Value| {
-        let entries = map.as_object().into_iter().flatten();
-        let lines = entries.map(|(key, value)| format!("{key}={value}"));
-        lines.collect::<Vec<String>>().join("\n")
-    };
-    match path {
-        "metadata.labels" => pairs(&pod["metadata"]["labels"]),
-        "metadata.annotations" => pairs(&pod["metadata"]["annotations"]),
-        "status.podIPs" | "status.hostIPs" => {
-            let list = path.trim_start_matches("status.");
-            let addresses = pod["status"][list].as_array().into_iter().flatten();
-            let addresses: Vec<&str> = addresses.map(|one| text(&one["ip"])).collect();
-            addresses.join(",")
-        }
-        path => {
-            let pointer = format!("/{}", path.replace('.', "/"));
-            pod.pointer(&pointer)
-                .map(text)
-                .unwrap_or_default()
-                .to_owned()
-        }
-    }
-}
-
-/// What the container asks for, in units of the divisor, rounded up.
-fn resource(container: &Value, reference: &Value) -> String {
-    let parse = |value: &Value| api::Quantity::parse(text(value)).ok();
-    let name = text(&reference["resource"]);
-    let asked = name
-        .split_once('.')
-        .and_then(|(list, name)| parse(&container["resources"][list][name]));
-    let divisor = parse(&reference["divisor"]).map_or(0, |divisor| divisor.milli_value());
-    let divisor = if divisor <= 0 { 1000 } else { divisor };
-    let milli = asked.map_or(0, |asked| asked.milli_value());
-    (milli / divisor + i64::from(milli % divisor > 0)).to_string()
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {

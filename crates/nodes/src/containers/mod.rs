@@ -4,9 +4,11 @@
 //! Nothing is kept. What a container printed follows from its command, its status and the time, so a log needs no memory
 //! and is the same after a restart.
 
+mod downward;
 mod environment;
 mod log;
 mod playback;
+mod service_links;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

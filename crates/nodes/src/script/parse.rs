@@ -126,9 +126,19 @@ fn line_statement(line: &[Token], when: When) -> Result<Option<Statement>, NotUn
         .collect();
     match words.first().and_then(Word::as_literal) {
         Some("set") => Ok(None),
+        // No signal is ever sent: a container that is deleted stops by itself.
+        Some("trap") if !words.iter().any(is_own_end) => Ok(None),
         Some("exec") => statement(&words[1..], when, to_stderr).map(Some),
         _ => statement(&words, when, to_stderr).map(Some),
     }
+}
+
+/// What a shell sends to itself, other than signals.
+fn is_own_end(word: &Word) -> bool {
+    matches!(
+        word.as_literal(),
+        Some("0" | "EXIT" | "ERR" | "DEBUG" | "RETURN")
+    )
 }
 
 fn statement(words: &[Word], when: When, to_stderr: bool) -> Result<Statement, NotUnderstood> {
@@ -144,6 +154,14 @@ fn statement(words: &[Word], when: When, to_stderr: bool) -> Result<Statement, N
         && let Some((name, value)) = first.assignment()
     {
         return of(Run::Assign(name, value));
+    }
+    if first.assignment().is_some() {
+        // `NAME=value command`: for the command alone, of which few look at their variables.
+        let inner = statement(&words[1..], when, to_stderr)?;
+        return match inner.run {
+            Run::Environment(_) => Err(NotUnderstood(first.as_literal().unwrap_or("$").to_owned())),
+            _ => Ok(inner),
+        };
     }
     let said = first.as_literal().unwrap_or("$").to_owned();
     let not_understood = || {

@@ -112,6 +112,16 @@ fn scripts_go_from_statement_to_statement() {
         expect![[r#"0 "start\n""#]],
     );
     shell(
+        "NAME=Bob echo $NAME; echo $NAME",
+        1,
+        expect![[r#"0 "Ann\n"; 0 "Ann\n"; 0 exit 0"#]],
+    );
+    shell(
+        "trap 'exit 1' TERM INT; echo up",
+        1,
+        expect![[r#"0 "up\n"; 0 exit 0"#]],
+    );
+    shell(
         "while true; do echo $(date); sleep 2; done",
         5,
         expect![[
@@ -138,6 +148,18 @@ fn what_is_not_understood_is_named() {
         "echo $(curl x)",
         1,
         expect!["$(curl x): not among the commands that a simulated container understands"],
+    );
+    shell(
+        "NAME=Bob env",
+        1,
+        expect!["NAME=Bob: not among the commands that a simulated container understands"],
+    );
+    shell(
+        "trap 'echo bye' EXIT; echo up",
+        1,
+        expect![
+            "trap echo bye EXIT: not among the commands that a simulated container understands"
+        ],
     );
     shell(
         "while read x; do echo; done",

@@ -129,12 +129,24 @@ async fn exec_runs_what_it_knows() {
             {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": "BOTH", "value": "$(KEY) $$(KEY) $(NONE)"},
         ],
-        "volumeMounts": [{"name": "app", "mountPath": "/etc/app"}],
+        "volumeMounts": [{"name": "app", "mountPath": "/etc/app"}, {"name": "pod", "mountPath": "/etc/pod"}],
     });
-    let volumes = json!([{"name": "app", "configMap": {"name": "app", "items": [{"key": "key", "path": "deep/file"}]}}]);
-    let spec = json!({"spec": {"containers": [container], "volumes": volumes}});
+    let about = json!([
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {"path": "cpu", "resourceFieldRef": {"containerName": "web", "resource": "limits.cpu"}}]);
+    let volumes = json!([
+        {"name": "app", "configMap": {"name": "app", "items": [{"key": "key", "path": "deep/file"}]}},
+        {"name": "pod", "downwardAPI": {"items": about}}]);
+    let spec = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container], "volumes": volumes}});
+    let services = ResourceType::namespaced("", "v1", "services", "Service");
+    let service = |name: &str, address: &str| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"clusterIP": address, "ports": [{"port": 80}]}})
+    };
+    world.create(&services, service("api", "10.0.0.9")).await;
     world.create(&PODS, pod("web", spec)).await;
     pass(&world, 2).await;
+    world.create(&services, service("late", "10.0.0.8")).await;
     let run = async |script: &str| {
         let request = ExecRequest {
             pod: world.get(&PODS, "web").await.unwrap(),
@@ -154,6 +166,14 @@ async fn exec_runs_what_it_knows() {
     assert_eq!(
         run("echo $KEY $NODE; sleep 30; echo $BOTH; false").await,
         "value node-0\nvalue $(KEY) $(NONE)\nexit 1"
+    );
+    assert_eq!(
+        run("echo $API_SERVICE_HOST:$API_SERVICE_PORT $API_PORT_80_TCP_PROTO $LATE_PORT").await,
+        "10.0.0.9:80 tcp \nexit 0"
+    );
+    assert_eq!(
+        run("cat /etc/pod/labels /etc/pod/cpu").await,
+        "app=\"web\"32exit 0"
     );
     let unknown = run("curl localhost").await;
     assert!(

@@ -15,6 +15,16 @@ fn claim(name: &str, class: Option<&str>) -> Value {
     })
 }
 
+fn volume(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "csi": {"driver": "disk.example.com", "volumeHandle": name},
+        },
+    })
+}
+
 fn mounting(name: &str, claim: &str) -> Value {
     let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
     pod(name, json!({"spec": {"volumes": [volume]}}))
@@ -159,6 +169,7 @@ async fn volumes_of_the_class_that_is_broken_are_not_attached() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_attached_to_a_node_that_does_not_exist_until_it_does() {
     let world = world(Config::default()).await;
+    world.create(&PersistentVolume::TYPE, volume("v")).await;
     let attachment = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
         "spec": {
@@ -176,6 +187,26 @@ async fn nothing_is_attached_to_a_node_that_does_not_exist_until_it_does() {
 
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}});
     world.create(&NODES, node).await;
+    pass(&world, 2).await;
+    let attached = world.get(&VolumeAttachment::TYPE, "a").await.unwrap();
+    assert_eq!(attached["status"], json!({"attached": true}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_does_not_exist_is_waited_for() {
+    let world = world(Config::default()).await;
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {
+            "attacher": "disk.example.com", "nodeName": "node-0", "source": {"persistentVolumeName": "v"},
+        },
+    });
+    world.create(&VolumeAttachment::TYPE, attachment).await;
+    pass(&world, 2).await;
+    let waits = world.get(&VolumeAttachment::TYPE, "a").await.unwrap();
+    assert_eq!(waits["status"], json!({"attached": false}));
+
+    world.create(&PersistentVolume::TYPE, volume("v")).await;
     pass(&world, 2).await;
     let attached = world.get(&VolumeAttachment::TYPE, "a").await.unwrap();
     assert_eq!(attached["status"], json!({"attached": true}));

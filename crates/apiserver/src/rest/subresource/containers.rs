@@ -19,13 +19,25 @@ use http::header::{SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The protocols of `kubectl exec`, the newest first: they differ in how a client ends its input, which is not read.
-const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
+/// The protocols of commands, the newest first. The fifth differs in how a client ends its input, which is not read; the
+/// oldest, which is meant where none is named, have no status at the end, but words about what went wrong.
+const PROTOCOLS: [&str; 6] = [
+    "v5.channel.k8s.io",
+    "v4.channel.k8s.io",
+    "v4.base64.channel.k8s.io",
+    "channel.k8s.io",
+    "base64.channel.k8s.io",
+    "",
+];
+
+/// The protocols of logs.
+const LOG_PROTOCOLS: [&str; 3] = ["binary.k8s.io", "base64.binary.k8s.io", ""];
 
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
@@ -111,7 +123,7 @@ impl Context {
     }
 
     async fn log(
-        &self,
+        &mut self,
         kubelets: &dyn Kubelets,
         pod: Arc<Value>,
     ) -> Result<Response<Body>, Status> {
@@ -122,6 +134,9 @@ impl Context {
             return Ok(response::typed(200, "text/plain", Bytes::new()));
         }
         let lines = kubelets.log(request).await.map_err(Status::bad_request)?;
+        if upgrades_to(&self.headers, "websocket") {
+            return self.open_websocket(&LOG_PROTOCOLS, |socket, _| pour(socket, lines));
+        }
         let frames = lines.map(|lines| Ok(Frame::data(lines)));
         let body = BodyExt::boxed_unsync(StreamBody::new(frames));
         let mut response = Response::new(body);
@@ -258,30 +273,44 @@ impl Context {
             };
             return Err(Status::bad_request(why));
         }
-        let handshake = Handshake::new(&self.headers, &PROTOCOLS).map_err(Status::bad_request)?;
-        let Some(upgrade) = self.upgrade.take() else {
-            return Err(Status::bad_request(
-                "this connection cannot be upgraded to a WebSocket",
-            ));
-        };
         let wants = Wants {
             stdout: self.info.query.flag("stdout"),
             stderr: self.info.query.flag("stderr"),
             tty: self.info.query.flag("tty"),
         };
+        self.open_websocket(&PROTOCOLS, |socket, protocol| {
+            converse(socket, ending, wants, protocol)
+        })
+    }
+
+    /// Agrees on a protocol and hands the connection over.
+    fn open_websocket<F>(
+        &mut self,
+        protocols: &[&'static str],
+        talk: impl FnOnce(WebSocket, &'static str) -> F + Send + 'static,
+    ) -> Result<Response<Body>, Status>
+    where
+        F: Future<Output = std::io::Result<()>> + Send,
+    {
+        let handshake = Handshake::new(&self.headers, protocols).map_err(Status::bad_request)?;
+        let Some(upgrade) = self.upgrade.take() else {
+            return Err(Status::bad_request(
+                "this connection cannot be upgraded to a WebSocket",
+            ));
+        };
+        let (protocol, encoding) = (handshake.protocol, handshake.encoding());
         upgrade.then(move |stream| async move {
             // How the connection ends concerns its client only.
-            let _ = converse(Socket::new(TokioIo::new(stream)), ending, wants).await;
+            let _ = talk(Socket::new(TokioIo::new(stream), encoding), protocol).await;
         });
         let mut response = Response::new(response::whole(Bytes::new()));
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         let headers = response.headers_mut();
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-        headers.insert(
-            SEC_WEBSOCKET_PROTOCOL,
-            HeaderValue::from_static(handshake.protocol),
-        );
+        if !protocol.is_empty() {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+        }
         if let Ok(accept) = HeaderValue::try_from(handshake.accept) {
             headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
         }
@@ -302,16 +331,36 @@ struct Wants {
     tty: bool,
 }
 
+type WebSocket = Socket<TokioIo<Upgraded>>;
+
+/// Sends a log as it comes.
+async fn pour(mut socket: WebSocket, mut lines: BoxStream<'static, Bytes>) -> std::io::Result<()> {
+    loop {
+        let piece = tokio::select! {
+            piece = lines.next() => piece,
+            () = socket.until_closed() => return Ok(()),
+        };
+        match piece {
+            Some(piece) => socket.send(&piece).await?,
+            None => return socket.close().await,
+        }
+    }
+}
+
 /// Sends all that comes, then how it ended.
-async fn converse<S>(mut socket: Socket<S>, ending: Ending, wants: Wants) -> std::io::Result<()>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
+async fn converse(
+    mut socket: WebSocket,
+    ending: Ending,
+    wants: Wants,
+    protocol: &'static str,
+) -> std::io::Result<()> {
+    let has_status = protocol.starts_with('v');
     let mut outputs = match ending {
         Ending::Command(outputs) => outputs,
         Ending::Refused(why) => {
             let status = json!({"metadata": {}, "status": "Failure", "message": why, "reason": "NotImplemented"});
-            socket.send(ERROR, status.to_string().as_bytes()).await?;
+            let text = if has_status { status.to_string() } else { why };
+            socket.send_on(ERROR, text.as_bytes()).await?;
             return socket.close().await;
         }
     };
@@ -327,9 +376,14 @@ where
             Some(Output::Stderr(text)) if wants.stderr => (STDERR, text),
             Some(Output::Stdout(_) | Output::Stderr(_)) => continue,
             Some(Output::Exit(code)) => {
-                socket
-                    .send(ERROR, exit_status(code).to_string().as_bytes())
-                    .await?;
+                let status = exit_status(code);
+                if has_status {
+                    socket.send_on(ERROR, status.to_string().as_bytes()).await?;
+                } else if code != 0 {
+                    socket
+                        .send_on(ERROR, text(&status, "message").as_bytes())
+                        .await?;
+                }
                 return socket.close().await;
             }
             None => return socket.close().await,
@@ -337,9 +391,9 @@ where
         match wants.tty {
             true => {
                 let text = String::from_utf8_lossy(&text).replace('\n', "\r\n");
-                socket.send(channel, text.as_bytes()).await?;
+                socket.send_on(channel, text.as_bytes()).await?;
             }
-            false => socket.send(channel, &text).await?,
+            false => socket.send_on(channel, &text).await?,
         }
     }
 }

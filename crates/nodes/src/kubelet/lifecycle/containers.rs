@@ -112,7 +112,12 @@ impl Course<'_> {
             let end = end.clone();
             self.restart_later(container, status, role, end);
         }
-        status.ready &= matches!(status.state, ContainerState::Running { .. });
+        status.ready = match &status.state {
+            ContainerState::Running { .. } => status.ready,
+            // What an init container had to do is done.
+            ContainerState::Terminated(end) => role == Role::Init && end.exit_code == 0,
+            ContainerState::Waiting { .. } => false,
+        };
     }
 
     fn restarts(&self, role: Role, exit_code: i32) -> bool {

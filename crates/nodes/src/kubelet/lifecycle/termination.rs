@@ -137,6 +137,12 @@ impl Course<'_> {
             status.ready = false;
             status.started = false;
         }
+        let inits = self.pod.spec.init_containers.iter();
+        for (container, status) in inits.zip(&mut status.init_containers) {
+            let is_done =
+                matches!(&status.state, ContainerState::Terminated(end) if end.exit_code == 0);
+            status.ready = is_done && !container.is_sidecar;
+        }
     }
 
     /// A pod whose containers all ended well has succeeded, even if it was told to end.

@@ -125,8 +125,13 @@ fn container(status: &Value) -> String {
         format!("Running{ready}")
     } else {
         let end = &state["terminated"];
+        let ready = if status["ready"] == true {
+            "+ready"
+        } else {
+            ""
+        };
         format!(
-            "{}({})",
+            "{}({}){ready}",
             end["reason"].as_str().unwrap_or_default(),
             end["exitCode"]
         )

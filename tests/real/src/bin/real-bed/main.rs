@@ -1,7 +1,8 @@
-//! The test cluster from the command line: what `cargo xtask real` and `cargo xtask differential` run.
+//! The test cluster from the command line: what `cargo xtask real`, `differential` and `conformance` run.
 #![expect(clippy::print_stdout, reason = "a command line tool prints its result")]
 #![expect(clippy::print_stderr, reason = "and its failures")]
 
+mod conformance;
 mod differential;
 
 use std::process::ExitCode;
@@ -29,13 +30,19 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<ExitCode> {
     let (command, rest) = arguments
         .split_first()
-        .context("usage: real-bed build|up|differential|openapi")?;
+        .context("usage: real-bed build|up|conformance|differential|openapi")?;
     match command.as_str() {
         "build" => build(minor(rest)?),
         "up" => up(rest),
+        "conformance" => match building::build_conformance()? {
+            Built::Complete(installation) => conformance::run(&installation, rest),
+            Built::NoGo => without_go(),
+        },
         "differential" => differential::run(rest),
         "openapi" => openapi(rest),
-        other => bail!("unknown command {other:?}; there are: build, up, differential, openapi"),
+        other => bail!(
+            "unknown command {other:?}; there are: build, up, conformance, differential, openapi"
+        ),
     }
 }
 
@@ -45,16 +52,18 @@ fn build(minor: Option<u32>) -> Result<ExitCode> {
             println!("real servers {} are ready", installation.kubernetes_version);
             Ok(ExitCode::SUCCESS)
         }
-        Built::NoGo if std::env::var("CI").is_ok_and(|value| value == "true") => {
-            bail!("the Go tool chain is missing, and with CI=true the real servers must be built")
-        }
-        Built::NoGo => {
-            println!(
-                "skipped: the Go tool chain is missing (https://go.dev/dl), so no real servers were built"
-            );
-            Ok(ExitCode::from(EXIT_SKIPPED))
-        }
+        Built::NoGo => without_go(),
     }
+}
+
+fn without_go() -> Result<ExitCode> {
+    if std::env::var("CI").is_ok_and(|value| value == "true") {
+        bail!("the Go tool chain is missing, and with CI=true the real servers must be built")
+    }
+    println!(
+        "skipped: the Go tool chain is missing (https://go.dev/dl), so no real servers were built"
+    );
+    Ok(ExitCode::from(EXIT_SKIPPED))
 }
 
 /// A control plane for a person, until Ctrl-C ends this process and with it the guarded servers.
