@@ -152,16 +152,17 @@ pub(crate) fn apply(
     let mut entries = live.map(read).unwrap_or_default();
     entries.extend(live.and_then(|live| before_first(kind, live, &entries, manager, reset)));
     let mut fields = fields_of(place, config);
-    strip(&mut fields);
     for path in reset {
         fields.remove_tree(path);
     }
+    // UPSTREAM: nobody is said to own a name, but whoever applies it keeps the metadata that it is in.
+    let mut owned = fields.clone();
+    strip(&mut fields);
     let mut merged = live.cloned().unwrap_or_else(|| nothing.clone());
     merge::merge(place, &mut merged, config);
     let position = entries.iter().position(|entry| entry.is_of(manager));
     let previous = position.map(|index| entries.remove(index));
     if let Some(previous) = &previous {
-        let mut owned = fields.clone();
         let others = entries.iter().map(|entry| entry.fields.set());
         others.for_each(|fields| owned.union(fields));
         merge::prune(place, &mut merged, previous.fields.set(), &owned);
@@ -187,13 +188,9 @@ pub(crate) fn apply(
             *fields = fields.difference(&lost);
         }
     }
-    let unchanged = previous.as_ref().is_some_and(|previous| {
-        *previous.fields.set() == fields && previous.manager.api_version == manager.api_version
-    });
-    let time = match &previous {
-        Some(previous) if unchanged && changed.is_empty() && comparison.removed.is_empty() => {
-            previous.time.clone()
-        }
+    // UPSTREAM: an apply that changes nothing has no time of its own.
+    let time = match live {
+        Some(live) if *live == merged => previous.map(|entry| entry.time).unwrap_or_default(),
         _ => manager.time(),
     };
     let entry = Entry {
