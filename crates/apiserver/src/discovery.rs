@@ -48,7 +48,7 @@ pub(crate) fn answer(
         return Err(crate::rest::not_allowed());
     }
     match parts.as_slice() {
-        ["version"] => Ok(response::ordered(200, &version())),
+        ["version"] => Ok(response::raw(200, &version())),
         ["healthz" | "livez" | "readyz", rest @ ..] => {
             Ok(health(shared, parts[0], rest, &info.query))
         }
@@ -83,7 +83,7 @@ pub(crate) fn answer(
         ["apis", group, version] if registry.has_group_version(group, version) => {
             Ok(resources(registry, group, version))
         }
-        [] => Ok(response::ordered(200, &paths(registry))),
+        [] => Ok(response::raw(200, &paths(registry))),
         ["apis", group, _] if registry.has_group(group) => Err(Status::no_such_path()),
         _ => Ok(nothing_here()),
     }
@@ -504,5 +504,6 @@ fn paths(registry: &Registry) -> Value {
         ]
         .map(str::to_owned),
     );
+    paths.sort_unstable();
     json!({"paths": paths})
 }

@@ -19,6 +19,7 @@ mod full_disk;
 mod hostile;
 mod mutations;
 mod nodes;
+mod paths;
 mod policies;
 mod privileges;
 mod reopened;
