@@ -19,6 +19,7 @@ mod full_disk;
 mod hostile;
 mod mutations;
 mod nodes;
+mod openid;
 mod paths;
 mod policies;
 mod privileges;
