@@ -36,7 +36,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 15] = [
+const COMMANDS: [Command; 16] = [
     Command {
         name: "test",
         arguments: "[--no-real] [--all]",
@@ -66,6 +66,12 @@ const COMMANDS: [Command; 15] = [
         arguments: "[--against go|ours] [scenario...]",
         about: "run scenarios with the Go controller manager and with ours, and compare what each did",
         run: real::differential,
+    },
+    Command {
+        name: "kubectl-tests",
+        arguments: "[--server go|ours] [function...]",
+        about: "run upstream's own tests of kubectl (test/cmd) on our servers, or on Go's (an hour)",
+        run: real::kubectl_tests,
     },
     Command {
         name: "bench",

@@ -47,6 +47,16 @@ pub(crate) fn differential(arguments: &[String]) -> Result<()> {
     steps::succeed(bed()?.arg("differential").args(arguments))
 }
 
+/// Upstream's tests of kubectl, whose scripts come from its module.
+pub(crate) fn kubectl_tests(arguments: &[String]) -> Result<()> {
+    if let Done::Skipped(reason) = build(&[])? {
+        println!("skipped: {reason}");
+        return Ok(());
+    }
+    build_steersman()?;
+    steps::succeed(bed()?.arg("kubectl-tests").args(arguments))
+}
+
 /// Folders with the OpenAPI documents of a live kube-apiserver and the Go modules of its types.
 pub(crate) fn schema_sources() -> Result<Vec<PathBuf>> {
     const MODULES: [&str; 4] = [

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "and its failures")]
 
 mod differential;
+mod kubectl_tests;
 
 use std::process::ExitCode;
 
@@ -29,13 +30,16 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<ExitCode> {
     let (command, rest) = arguments
         .split_first()
-        .context("usage: real-bed build|up|differential|openapi")?;
+        .context("usage: real-bed build|up|differential|openapi|kubectl-tests")?;
     match command.as_str() {
         "build" => build(minor(rest)?),
         "up" => up(rest),
         "differential" => differential::run(rest),
         "openapi" => openapi(rest),
-        other => bail!("unknown command {other:?}; there are: build, up, differential, openapi"),
+        "kubectl-tests" => kubectl_tests::run(rest),
+        other => bail!(
+            "unknown command {other:?}; there are: build, up, differential, openapi, kubectl-tests"
+        ),
     }
 }
 
