@@ -36,7 +36,7 @@ struct Command {
     run: fn(&[String]) -> Result<()>,
 }
 
-const COMMANDS: [Command; 16] = [
+const COMMANDS: [Command; 17] = [
     Command {
         name: "test",
         arguments: "[--no-real] [--all]",
@@ -72,6 +72,12 @@ const COMMANDS: [Command; 16] = [
         arguments: "[focus]",
         about: "upstream's end-to-end specs on the cluster of `steersman up`: those of tests/real/conformance.txt, or all that match",
         run: real::conformance,
+    },
+    Command {
+        name: "kubectl-tests",
+        arguments: "[--server go|ours] [function...]",
+        about: "run upstream's own tests of kubectl (test/cmd) on our servers, or on Go's (an hour)",
+        run: real::kubectl_tests,
     },
     Command {
         name: "bench",

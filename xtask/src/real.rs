@@ -57,6 +57,16 @@ pub(crate) fn conformance(arguments: &[String]) -> Result<()> {
     }
 }
 
+/// Upstream's tests of kubectl, whose scripts come from its module.
+pub(crate) fn kubectl_tests(arguments: &[String]) -> Result<()> {
+    if let Done::Skipped(reason) = build(&[])? {
+        println!("skipped: {reason}");
+        return Ok(());
+    }
+    build_steersman()?;
+    steps::succeed(bed()?.arg("kubectl-tests").args(arguments))
+}
+
 /// Folders with the OpenAPI documents of a live kube-apiserver and the Go modules of its types.
 pub(crate) fn schema_sources() -> Result<Vec<PathBuf>> {
     const MODULES: [&str; 4] = [

@@ -48,7 +48,7 @@ pub(crate) fn answer(
         return Err(crate::rest::not_allowed());
     }
     match parts.as_slice() {
-        ["version"] => Ok(response::ordered(200, &version())),
+        ["version"] => Ok(response::raw(200, &version())),
         ["healthz" | "livez" | "readyz", rest @ ..] => {
             Ok(health(shared, parts[0], rest, &info.query))
         }
@@ -83,7 +83,9 @@ pub(crate) fn answer(
         ["apis", group, version] if registry.has_group_version(group, version) => {
             Ok(resources(registry, group, version))
         }
-        [] => Ok(response::ordered(200, &paths(registry))),
+        [".well-known", "openid-configuration"] => Ok(crate::openid::configuration(shared)),
+        ["openid", "v1", "jwks"] => Ok(crate::openid::keys(shared)),
+        [] => Ok(response::raw(200, &paths(shared, registry))),
         ["apis", group, _] if registry.has_group(group) => Err(Status::no_such_path()),
         _ => Ok(nothing_here()),
     }
@@ -479,7 +481,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
     entry
 }
 
-fn paths(registry: &Registry) -> Value {
+fn paths(shared: &Shared, registry: &Registry) -> Value {
     let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
     for (group, versions) in group_versions(registry)
         .into_iter()
@@ -504,5 +506,9 @@ fn paths(registry: &Registry) -> Value {
         ]
         .map(str::to_owned),
     );
+    if crate::openid::is_served(shared) {
+        paths.extend([crate::openid::CONFIGURATION, crate::openid::KEYS].map(str::to_owned));
+    }
+    paths.sort_unstable();
     json!({"paths": paths})
 }

@@ -25,6 +25,7 @@ pub mod kinds;
 mod metrics;
 mod opaque;
 mod openapi;
+mod openid;
 mod ordered;
 pub mod outbound;
 mod parsed;

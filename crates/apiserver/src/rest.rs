@@ -15,6 +15,7 @@ mod negotiate;
 mod patch_body;
 mod patches;
 mod prepared;
+pub(crate) mod pretty;
 pub(crate) mod query;
 mod read;
 mod request;
@@ -98,6 +99,7 @@ pub(crate) fn handle(
         version: kind.version.clone(),
     });
     let shared = shared.clone();
+    let is_pretty = pretty::is_wanted(&info, request.headers());
     let (request, mut recording) = auditing::begin(&shared, request, &info, &identity);
     let caller = identity.clone();
     let begun = begin(&shared, registry, served, info, request, identity);
@@ -107,14 +109,19 @@ pub(crate) fn handle(
     async move {
         let mut annotations = Vec::new();
         let mut response = match begun {
+            Ok(Begun::Answered(response)) if is_pretty => pretty::indent(response).await,
             Ok(Begun::Answered(response)) => response,
             Ok(Begun::Mounted(answer)) => answer.await.map(response::whole),
             Ok(Begun::Proxied(answer)) => answer.await,
             Ok(Begun::Resource(mut context, method)) => {
                 let response = context.answer(&method).await;
                 annotations = std::mem::take(&mut context.audit_annotations);
-                response
+                match is_pretty {
+                    true => pretty::indent(response).await,
+                    false => response,
+                }
             }
+            Err(status) if is_pretty => pretty::indent(response::status(&status)).await,
             Err(status) => response::status(&status),
         };
         if let Some(mut recording) = recording {
@@ -308,6 +315,7 @@ impl Context {
             // Nothing is done whose result could not be shown.
             negotiate::shape(&self.headers)?;
         }
+        self.check_namespace()?;
         if let Some(subresource) = self.subresource {
             return self.subresource(subresource).await;
         }
@@ -389,6 +397,35 @@ impl Context {
                 faults.join(";")
             ))),
         }
+    }
+
+    /// UPSTREAM: `.` and `..` are parts of no key of etcd. Reviews are not stored.
+    fn check_namespace(&self) -> Result<(), Status> {
+        let (kind, namespace) = (&self.kind, self.info.namespace.as_str());
+        let is_stored = kind.namespaced && kind.verbs != Verbs::CreateOnly;
+        if !is_stored || !matches!(namespace, "." | "..") {
+            return Ok(());
+        }
+        if self.info.verb == "create" && self.info.name.is_empty() {
+            // It is NamespaceLifecycle that looks for the namespace.
+            return Err(Status::internal(format!(
+                "invalid resource name \"{namespace}\": [may not be '{namespace}']"
+            )));
+        }
+        let place = match (&*kind.group, &*kind.plural) {
+            ("", "replicationcontrollers") => "controllers".to_owned(),
+            ("", "endpoints") => "services/endpoints".to_owned(),
+            ("", "services") => "services/specs".to_owned(),
+            ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+            (group, plural) if kind.custom().is_some() => format!("{group}/{plural}"),
+            (_, plural) => plural.to_owned(),
+        };
+        let name = match self.info.name.as_str() {
+            "" => String::new(),
+            name => format!("/{name}"),
+        };
+        let key = api::syntax::go_quote(&format!("/{place}/{namespace}{name}"));
+        Err(Status::unexpected(format!("invalid key: {key}")))
     }
 
     /// The storage key of a name in the request's namespace.

@@ -52,6 +52,8 @@ pub struct ServiceAccountTokens {
     pub accepted_issuers: Vec<String>,
     /// Audiences of this server; empty: its issuer.
     pub audiences: Vec<String>,
+    /// Where the discovery document says that the keys are; none: at this server's own address.
+    pub keys_url: Option<String>,
     /// No token is good for longer; none: as long as it asks for.
     pub longest_seconds: Option<i64>,
 }

@@ -20,6 +20,8 @@ mod full_disk;
 mod hostile;
 mod mutations;
 mod nodes;
+mod openid;
+mod paths;
 mod policies;
 mod privileges;
 mod reopened;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::{DistinguishedName, RootCertStore};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -16,6 +16,13 @@ pub struct Roots {
     authorities: Arc<dyn ClientCertVerifier>,
     /// UPSTREAM: Go trusts whatever is in the bundle itself, without asking who signed it.
     certificates: Arc<[CertificateDer<'static>]>,
+}
+
+impl Roots {
+    /// How the authorities are called.
+    pub fn subjects(&self) -> &[DistinguishedName] {
+        self.authorities.root_hint_subjects()
+    }
 }
 
 /// A verifier for the certificates of a bundle.
@@ -178,6 +185,11 @@ mod tests {
         let pinned = client("pinned", &unknown);
         let bundle = vec![pinned.clone(), rsa_der, elliptic_der];
         let roots = roots(bundle).unwrap();
+        let provider = rustls::crypto::ring::default_provider();
+        let silent = crate::AnyClientCertificate::new(&provider);
+        assert!(silent.root_hint_subjects().is_empty());
+        let announcing = silent.announcing([&roots]);
+        assert_eq!(announcing.root_hint_subjects().len(), 3);
         // 2026-11-15
         let now = at(1_794_716_493);
         for issuer in [&rsa, &elliptic] {

@@ -3,6 +3,7 @@
 //! Whether a certificate is trusted is for authentication to say, because that knows which CAs are in force now
 //! and can answer 401 instead of cutting the connection. TLS still proves that the client has the key.
 
+use crate::certificate::Roots;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
@@ -14,13 +15,25 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 #[derive(Debug)]
 pub struct AnyClientCertificate {
     algorithms: WebPkiSupportedAlgorithms,
+    /// Whose certificates are asked for; none: nothing is said about it.
+    authorities: Vec<DistinguishedName>,
 }
 
 impl AnyClientCertificate {
     pub fn new(provider: &CryptoProvider) -> AnyClientCertificate {
         AnyClientCertificate {
             algorithms: provider.signature_verification_algorithms,
+            authorities: Vec::new(),
         }
+    }
+
+    /// Tells clients which authorities their certificate should come from: only where these stay as they are, for a
+    /// client that has another one does not show it then.
+    #[must_use]
+    pub fn announcing<'a>(mut self, roots: impl IntoIterator<Item = &'a Roots>) -> Self {
+        let subjects = roots.into_iter().flat_map(Roots::subjects).cloned();
+        self.authorities.extend(subjects);
+        self
     }
 }
 
@@ -30,7 +43,7 @@ impl ClientCertVerifier for AnyClientCertificate {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+        &self.authorities
     }
 
     fn verify_client_cert(

@@ -7,7 +7,7 @@ mod private;
 mod public;
 
 pub use private::{Curve, Key, KeyError, PrivateKey};
-pub use public::PublicKey;
+pub use public::{Parameters, PublicKey};
 
 /// The `AlgorithmIdentifier` of RSA keys, and of ECDSA keys on P-256 and on P-384, in DER.
 const RSA_ALGORITHM: &[u8] = &[

@@ -26,6 +26,20 @@ enum Kind {
     Ecdsa(Curve),
 }
 
+/// The numbers of a public key, in base64url.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parameters {
+    Rsa {
+        modulus: String,
+        exponent: String,
+    },
+    Ec {
+        curve: &'static str,
+        x: String,
+        y: String,
+    },
+}
+
 impl PublicKey {
     /// All keys of a file: public keys, certificates, and private keys, whose public half is taken.
     pub fn all_from_pem(pem: &[u8]) -> Result<Vec<PublicKey>, KeyError> {
@@ -60,6 +74,32 @@ impl PublicKey {
             Kind::Rsa => "RS256",
             Kind::Ecdsa(Curve::P256) => "ES256",
             Kind::Ecdsa(Curve::P384) => "ES384",
+        }
+    }
+
+    /// What the key is, as its JSON Web Key says it (RFC 7518, section 6).
+    pub fn parameters(&self) -> Parameters {
+        let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        let point = |curve: &'static str| {
+            // The first byte says that both coordinates follow.
+            let coordinates = self.bytes.get(1..).unwrap_or_default();
+            let (x, y) = coordinates.split_at(coordinates.len() / 2);
+            Parameters::Ec {
+                curve,
+                x: encode(x),
+                y: encode(y),
+            }
+        };
+        match self.kind {
+            Kind::Ecdsa(Curve::P256) => point("P-256"),
+            Kind::Ecdsa(Curve::P384) => point("P-384"),
+            Kind::Rsa => {
+                let (modulus, exponent) = rsa_numbers(&self.bytes);
+                Parameters::Rsa {
+                    modulus: encode(&modulus),
+                    exponent: encode(&exponent),
+                }
+            }
         }
     }
 
@@ -103,6 +143,20 @@ impl PrivateKey {
         };
         PublicKey::new(kind, self.public())
     }
+}
+
+/// Modulus and exponent of an `RSAPublicKey`, without leading zeros.
+fn rsa_numbers(der: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let numbers = yasna::parse_der(der, |reader| {
+        reader.read_sequence(|reader| {
+            let (modulus, _) = reader.next().read_bigint_bytes()?;
+            let (exponent, _) = reader.next().read_bigint_bytes()?;
+            Ok((modulus, exponent))
+        })
+    });
+    let (modulus, exponent) = numbers.unwrap_or_default();
+    let trim = |bytes: Vec<u8>| bytes.into_iter().skip_while(|byte| *byte == 0).collect();
+    (trim(modulus), trim(exponent))
 }
 
 fn from_info(der: &[u8]) -> Result<PublicKey, KeyError> {
@@ -149,6 +203,26 @@ mod tests {
             assert!(public.verifies(b"message", &signature));
             assert!(!public.verifies(b"another", &signature));
             assert!(!public.verifies(b"message", &signature[1..]));
+        }
+    }
+
+    /// Go's test: TestServeKeys, as far as it is about the numbers of keys.
+    #[test]
+    fn the_parameters_are_the_numbers_of_the_key() {
+        for pem in TESTDATA {
+            let private = PrivateKey::from_pem(pem.as_bytes()).unwrap();
+            let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
+            match (private.public_key().parameters(), &private.key) {
+                (Parameters::Rsa { modulus, exponent }, Key::Rsa(pair)) => {
+                    assert_eq!(decode(&modulus).len(), pair.public().modulus_len());
+                    assert_eq!(exponent, "AQAB");
+                }
+                (Parameters::Ec { x, y, .. }, Key::Ecdsa(..)) => {
+                    let point = [vec![4], decode(&x), decode(&y)].concat();
+                    assert_eq!(point, private.public());
+                }
+                (other, _) => panic!("{other:?}"),
+            }
         }
     }
 

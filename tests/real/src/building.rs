@@ -119,6 +119,32 @@ fn build_missing(
     Ok(Built::Complete(installation))
 }
 
+/// Builds what only the tests of kubectl need.
+pub fn build_convert(installation: &Installation) -> Result<PathBuf> {
+    let path = installation.command("kubectl-convert");
+    if !path.is_file() {
+        let stamps = version_stamps(&installation.kubernetes_version);
+        let package = "k8s.io/kubernetes/cmd/kubectl-convert";
+        go_build(
+            &manifest_directory().join("servers"),
+            package,
+            &stamps,
+            &path,
+        )?;
+    }
+    Ok(path)
+}
+
+/// Where Kubernetes' own repository is, as far as its module has it.
+pub fn kubernetes_source(version: &str) -> Result<PathBuf> {
+    let wanted = format!("k8s.io/kubernetes@{version}");
+    let module = manifest_directory().join("servers");
+    let downloaded = go_output(&["mod", "download", "-json", &wanted], &module)?;
+    let downloaded: serde_json::Value = serde_json::from_str(&downloaded)?;
+    let folder = downloaded["Dir"].as_str();
+    Ok(folder.context("go mod download names no folder")?.into())
+}
+
 /// Builds one package under a temporary name and renames it: a binary that exists is complete.
 pub fn go_build(module: &Path, package: &str, stamps: &str, output: &Path) -> Result<()> {
     go_compile(&["build"], module, package, stamps, output)

@@ -24,6 +24,7 @@ pub mod corpus;
 pub mod embedded;
 pub mod http;
 pub mod installation;
+pub mod kubectl_suite;
 pub mod kubelet;
 pub mod manager;
 pub mod process;

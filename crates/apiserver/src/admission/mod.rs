@@ -184,6 +184,9 @@ fn built_in_plugins(
             if on(Plugin::AlwaysPullImages) {
                 plugins::pull_always(object);
             }
+            if let Some(old) = old.filter(|_| on(Plugin::Priority)) {
+                pods::keep_priority(object, old);
+            }
             if on(Plugin::DefaultTolerationSeconds) {
                 pods::add_default_tolerations(context, object);
             }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Cluster, Context, Operation, Request, built_in};
-use crate::fields::{at, entries, entry, flag, integer, list, list_mut, object_mut, set, text};
+use crate::fields::{
+    at, copy, entries, entry, flag, integer, list, list_mut, object_mut, set, text,
+};
 use crate::status::Status;
 
 /// The class's value, or the default class's, or zero.
@@ -58,6 +60,15 @@ pub(super) fn set_priority(
         _ => {}
     }
     Ok(())
+}
+
+/// UPSTREAM: what was chosen when the pod was created need not be repeated.
+pub(super) fn keep_priority(pod: &mut Value, old: &Value) {
+    for path in ["spec.priority", "spec.preemptionPolicy"] {
+        if at(pod, path).is_null() {
+            copy(pod, old, path);
+        }
+    }
 }
 
 /// Of several defaults (there should be one), the lowest value hurts least.

@@ -151,19 +151,18 @@ pub(crate) fn apply(
     let nothing = empty(kind);
     let mut entries = live.map(read).unwrap_or_default();
     entries.extend(live.and_then(|live| before_first(kind, live, &entries, manager, reset)));
-    let mut applied = fields_of(place, config);
+    let mut fields = fields_of(place, config);
     for path in reset {
-        applied.remove_tree(path);
+        fields.remove_tree(path);
     }
-    let mut fields = applied.clone();
+    // UPSTREAM: nobody is said to own a name, but whoever applies it keeps the metadata that it is in.
+    let mut owned = fields.clone();
     strip(&mut fields);
     let mut merged = live.cloned().unwrap_or_else(|| nothing.clone());
     merge::merge(place, &mut merged, config);
     let position = entries.iter().position(|entry| entry.is_of(manager));
     let previous = position.map(|index| entries.remove(index));
     if let Some(previous) = &previous {
-        // The name belongs to nobody and is applied all the same: it keeps the metadata.
-        let mut owned = applied;
         let others = entries.iter().map(|entry| entry.fields.set());
         others.for_each(|fields| owned.union(fields));
         merge::prune(place, &mut merged, previous.fields.set(), &owned);
@@ -189,13 +188,9 @@ pub(crate) fn apply(
             *fields = fields.difference(&lost);
         }
     }
-    let unchanged = previous.as_ref().is_some_and(|previous| {
-        *previous.fields.set() == fields && previous.manager.api_version == manager.api_version
-    });
-    let time = match &previous {
-        Some(previous) if unchanged && changed.is_empty() && comparison.removed.is_empty() => {
-            previous.time.clone()
-        }
+    // UPSTREAM: an apply that changes nothing has no time of its own.
+    let time = match live {
+        Some(live) if *live == merged => previous.map(|entry| entry.time).unwrap_or_default(),
         _ => manager.time(),
     };
     let entry = Entry {

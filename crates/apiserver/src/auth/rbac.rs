@@ -13,6 +13,7 @@ use api::syntax::go_quote;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -45,9 +46,17 @@ struct Policy {
 
 /// Rules for some subjects.
 struct Grant {
-    users: Vec<String>,
-    groups: Vec<String>,
+    /// `ClusterRoleBinding "b" of ClusterRole "r"`: reviews say it.
+    source: String,
+    subjects: Vec<Holder>,
     rules: Arc<Vec<Rule>>,
+}
+
+/// One of those to whom a binding gives a role.
+enum Holder {
+    User(String),
+    Group(String),
+    ServiceAccount { namespace: String, name: String },
 }
 
 impl Rbac {
@@ -156,17 +165,36 @@ impl Rbac {
         identity: &Identity,
         asked: &Attributes<'_>,
     ) -> (bool, String) {
-        let node = nodes::decide(store, identity, asked);
-        let allowed = self.allows(store, identity, asked);
-        let reason = match node {
-            Some(Err(why)) if !allowed => why,
-            Some(Ok(())) => String::new(),
-            _ if allowed && !identity.is_in(MASTERS) => {
-                "RBAC: allowed by a role that is bound to the user".to_owned()
-            }
-            _ => String::new(),
+        if identity.is_in(MASTERS) {
+            return (true, String::new());
+        }
+        let allows = |authorizer: &Authorizer| match authorizer {
+            Authorizer::AlwaysAllow => Some(String::new()),
+            Authorizer::AlwaysDeny => None,
+            Authorizer::Node => nodes::decide(store, identity, asked)?
+                .ok()
+                .map(|()| String::new()),
+            Authorizer::Rbac => self.source_of(store, identity, asked),
         };
-        (allowed, reason)
+        match self.authorizers.iter().find_map(allows) {
+            Some(reason) => (true, reason),
+            None => (false, self.why_not(store, identity, asked)),
+        }
+    }
+
+    /// By which binding the user may, in upstream's words.
+    fn source_of(
+        &self,
+        store: &Store,
+        identity: &Identity,
+        asked: &Attributes<'_>,
+    ) -> Option<String> {
+        let policy = self.policy(store);
+        policy.grants(asked.namespace).find_map(|grant| {
+            let holder = grant.holder(identity)?;
+            let is_allowed = grant.rules.iter().any(|rule| rule.allows(asked));
+            is_allowed.then(|| format!("RBAC: allowed by {} to {holder}", grant.source))
+        })
     }
 
     /// All rules that a user has in a namespace ("" for the whole cluster).
@@ -177,16 +205,9 @@ impl Rbac {
         namespace: &str,
     ) -> Vec<Arc<Vec<Rule>>> {
         let policy = self.policy(store);
-        let in_namespace = policy
-            .namespaced
-            .get(namespace)
-            .filter(|_| !namespace.is_empty());
-        let grants = policy
-            .cluster
-            .iter()
-            .chain(in_namespace.into_iter().flatten());
-        grants
-            .filter(|grant| grant.is_for(identity))
+        policy
+            .grants(namespace)
+            .filter(|grant| grant.holder(identity).is_some())
             .map(|grant| grant.rules.clone())
             .collect()
     }
@@ -206,13 +227,52 @@ impl Rbac {
     }
 }
 
+impl Policy {
+    /// What counts in a namespace ("" for the whole cluster).
+    fn grants(&self, namespace: &str) -> impl Iterator<Item = &Grant> {
+        let in_namespace = self.namespaced.get(namespace);
+        let in_namespace = in_namespace.filter(|_| !namespace.is_empty());
+        self.cluster
+            .iter()
+            .chain(in_namespace.into_iter().flatten())
+    }
+}
+
 impl Grant {
-    fn is_for(&self, identity: &Identity) -> bool {
-        self.users.contains(&identity.user)
-            || self
-                .groups
-                .iter()
-                .any(|group| identity.groups.contains(group))
+    /// As whom a user has the rules.
+    fn holder(&self, identity: &Identity) -> Option<&Holder> {
+        self.subjects.iter().find(|subject| subject.is(identity))
+    }
+}
+
+impl Holder {
+    fn is(&self, identity: &Identity) -> bool {
+        match self {
+            Holder::User(name) => *name == identity.user,
+            Holder::Group(name) => identity.groups.contains(name),
+            Holder::ServiceAccount { namespace, name } => identity
+                .user
+                .strip_prefix("system:serviceaccount:")
+                .and_then(|account| account.split_once(':'))
+                .is_some_and(|account| account == (namespace, name)),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::User(name) => write!(f, "User {}", go_quote(name)),
+            Holder::Group(name) => write!(f, "Group {}", go_quote(name)),
+            // UPSTREAM: the namespace comes last.
+            Holder::ServiceAccount { namespace, name } => {
+                write!(
+                    f,
+                    "ServiceAccount {}",
+                    go_quote(&format!("{name}/{namespace}"))
+                )
+            }
+        }
     }
 }
 
@@ -269,26 +329,38 @@ pub(crate) fn rules_in(role: &Value) -> Vec<Rule> {
 }
 
 fn grant(binding: &Value, namespace: &str, rules: Arc<Vec<Rule>>) -> Grant {
-    let mut grant = Grant {
-        users: Vec::new(),
-        groups: Vec::new(),
-        rules,
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (binding_name, role) = (text(&binding["metadata"]["name"]), &binding["roleRef"]);
+    let (kind, shown) = match namespace {
+        "" => ("ClusterRoleBinding", binding_name),
+        namespace => ("RoleBinding", format!("{binding_name}/{namespace}")),
     };
-    for subject in binding["subjects"].as_array().into_iter().flatten() {
-        let name = subject["name"].as_str().unwrap_or_default();
-        match subject["kind"].as_str().unwrap_or_default() {
-            "User" => grant.users.push(name.to_owned()),
-            "Group" => grant.groups.push(name.to_owned()),
+    let holder = |subject: &Value| {
+        let name = text(&subject["name"]);
+        Some(match subject["kind"].as_str()? {
+            "User" => Holder::User(name),
+            "Group" => Holder::Group(name),
             "ServiceAccount" => {
-                let namespace = subject["namespace"].as_str().unwrap_or(namespace);
-                grant
-                    .users
-                    .push(format!("system:serviceaccount:{namespace}:{name}"));
+                let namespace = subject["namespace"]
+                    .as_str()
+                    .unwrap_or(namespace)
+                    .to_owned();
+                Holder::ServiceAccount { namespace, name }
             }
-            _ => {}
-        }
+            _ => return None,
+        })
+    };
+    let subjects = binding["subjects"].as_array().into_iter().flatten();
+    Grant {
+        source: format!(
+            "{kind} {} of {} {}",
+            go_quote(&shown),
+            text(&role["kind"]),
+            go_quote(&text(&role["name"]))
+        ),
+        subjects: subjects.filter_map(holder).collect(),
+        rules,
     }
-    grant
 }
 
 fn attributes(info: &RequestInfo) -> Attributes<'_> {

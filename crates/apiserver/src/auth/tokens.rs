@@ -70,6 +70,15 @@ impl Tokens {
         }
     }
 
+    /// The keys that others shall verify tokens by. UPSTREAM: those of the files, if there are any.
+    pub(crate) fn published_keys(&self) -> impl Iterator<Item = &PublicKey> {
+        let own = match self.settings.keys.is_empty() {
+            true => self.key().map(|key| &key.public),
+            false => None,
+        };
+        self.settings.keys.iter().chain(own)
+    }
+
     /// How long a token may be good for that asks for so many seconds.
     pub(crate) fn limit(&self, seconds: i64) -> i64 {
         let longest = self.settings.longest_seconds;

@@ -4,9 +4,9 @@
 //! upstream does, everything begins again with what is there now, and the webhooks are called again.
 
 use super::Context;
-use super::create::{NewObject, asked_name, creation, remove_server_metadata, retype};
+use super::create::{NewObject, asked_name, creation, retype};
 use super::delete::{DeleteOptions, Deleted};
-use super::metadata::text;
+use super::metadata::{metadata_mut, text};
 use super::prepared::{Outcome, Prepared, Proposed, Written};
 use super::update::{Change, MODIFIED, keep_server_metadata, replacing};
 use crate::admission::Operation;
@@ -189,7 +189,8 @@ impl Context {
         if !self.info.name.is_empty() {
             self.match_name(&mut new.value)?;
         }
-        remove_server_metadata(&kind, &mut new.value);
+        // UPSTREAM: whatever else webhooks say of the metadata stays: the server has had its say before them.
+        metadata_mut(&mut new.value).remove("selfLink");
         Ok(())
     }
 

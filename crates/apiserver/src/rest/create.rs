@@ -273,7 +273,7 @@ impl Context {
 }
 
 /// Takes away what only the server says of a new object.
-pub(super) fn remove_server_metadata(kind: &Kind, value: &mut Value) {
+fn remove_server_metadata(kind: &Kind, value: &mut Value) {
     for member in [
         "uid",
         "deletionTimestamp",

@@ -21,6 +21,12 @@ pub(crate) fn ordered(code: u16, value: &Value) -> Response<Body> {
     json(code, crate::ordered::print(value))
 }
 
+/// What is no API's own object. UPSTREAM: it is always indented.
+pub(crate) fn raw(code: u16, value: &Value) -> Response<Body> {
+    let text = crate::ordered::print(value);
+    json(code, super::pretty::indented(text.as_ref()))
+}
+
 pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     typed(code, "text/plain; charset=utf-8", body)
 }

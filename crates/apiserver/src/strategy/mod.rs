@@ -25,9 +25,6 @@ use crate::schema::{self, Shape};
 
 /// Prepares an object that is about to be created.
 pub fn prepare_create(kind: &Kind, new: &mut Value, now: &str) {
-    for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        object_mut(new, "metadata").remove(name);
-    }
     // UPSTREAM: a node's kubelet creates it with its status; a CSIDriver has no generation until it changes.
     if has_status(kind) && !kind.is("", "Node") {
         clear_status(kind, new);

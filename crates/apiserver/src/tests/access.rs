@@ -376,3 +376,50 @@ async fn impersonation_needs_permission() {
         400
     );
 }
+
+/// UPSTREAM: the binding, the role and the subject that allow it, or nothing where nobody asks for roles.
+#[tokio::test(start_paused = true)]
+async fn reviews_name_the_binding_that_allows() {
+    use crate::auth::Authorizer::{AlwaysAllow, Rbac};
+    let server = Server::with(|options| options.settings.authorizers = vec![Rbac, AlwaysAllow]);
+    server.allow("anna", &["get"], "", &["pods"]).await;
+    let everywhere = json!({
+        "metadata": {"name": "viewers"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-view"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "ns", "name": "bot"},
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "team"}],
+    });
+    let path = format!("{RBAC}/clusterrolebindings");
+    assert_eq!(server.post(&path, everywhere).await.0, 201);
+    for (user, groups, reason) in [
+        (
+            "anna",
+            json!([]),
+            json!(r#"RBAC: allowed by RoleBinding "anna/default" of Role "anna" to User "anna""#),
+        ),
+        (
+            "system:serviceaccount:ns:bot",
+            json!([]),
+            json!(
+                r#"RBAC: allowed by ClusterRoleBinding "viewers" of ClusterRole "system:aggregate-to-view" to ServiceAccount "bot/ns""#
+            ),
+        ),
+        (
+            "bob",
+            json!(["team"]),
+            json!(
+                r#"RBAC: allowed by ClusterRoleBinding "viewers" of ClusterRole "system:aggregate-to-view" to Group "team""#
+            ),
+        ),
+        ("bob", json!([]), Value::Null),
+    ] {
+        let asked = json!({"verb": "get", "resource": "pods", "namespace": "default"});
+        let review = json!({"spec": {"user": user, "groups": groups, "resourceAttributes": asked}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let (_, answer) = server.post(path, review).await;
+        let status = &answer["status"];
+        assert_eq!(
+            (&status["allowed"], &status["reason"]),
+            (&json!(true), &reason)
+        );
+    }
+}

@@ -365,11 +365,40 @@ impl<'a> Reader<'a> {
             self.add("service-account-issuer", "must not be empty");
         }
         ServiceAccountTokens {
+            keys_url: self.keys_url(),
             keys,
             accepted_issuers: issuers.iter().skip(1).cloned().collect(),
             audiences: flags.list("api-audiences").to_vec(),
             longest_seconds: (longest != 0).then_some(longest),
         }
+    }
+
+    /// Where the discovery document says that the keys are, if a flag says it.
+    fn keys_url(&mut self) -> Option<String> {
+        const FLAG: &str = "service-account-jwks-uri";
+        let given = self.flags.text(FLAG).to_owned();
+        if !given.is_empty() {
+            if !given.starts_with("https://") {
+                self.add(FLAG, format!("requires https scheme, parsed as: {given}"));
+            }
+            return Some(given);
+        }
+        let host = self.flags.text("external-hostname");
+        if host.is_empty() {
+            return None;
+        }
+        // An address of version 6 has colons, too: a port stands behind its brackets.
+        let has_port = match host.rsplit_once(':') {
+            Some((name, _)) => !name.contains(':') || name.ends_with(']'),
+            None => false,
+        };
+        Some(match has_port {
+            true => format!("https://{host}/openid/v1/jwks"),
+            false => format!(
+                "https://{host}:{}/openid/v1/jwks",
+                self.flags.int("secure-port")
+            ),
+        })
     }
 
     fn signing_key(&mut self) -> Option<String> {

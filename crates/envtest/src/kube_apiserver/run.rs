@@ -5,6 +5,7 @@ use std::path::Path;
 use api::{Clock, Rng};
 use apiserver::serve::{Spawner, default_limits, serve};
 use apiserver::{ApiServer, Authorities, Storage, Tls};
+use connections::certificate::Roots;
 use manager::serving::{listener, tls};
 use manager::{Error, Errors, files};
 use runtime::{Decisions, Stop, Task, spawn};
@@ -22,7 +23,10 @@ pub async fn run(options: Options, clock: Clock, rng: Rng, stop: Stop) -> Result
     for warning in &options.warnings {
         warn!("{warning}");
     }
-    let (config, certificates) = tls::configure(&options.serving, &clock)?;
+    let clients = options.client_ca.iter().map(|(roots, _)| roots);
+    let proxies = options.proxies.iter().map(|(proxies, _)| &proxies.roots);
+    let announced: Vec<&Roots> = clients.chain(proxies).collect();
+    let (config, certificates) = tls::configure(&options.serving, &clock, &announced)?;
     let listener = listener::bind(&options.serving, options.address)?;
     let keys = ServerKeys {
         root_ca: root_ca(&options),

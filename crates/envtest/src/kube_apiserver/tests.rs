@@ -71,6 +71,32 @@ fn what_has_no_effect_is_said() {
     .assert_debug_eq(&options.warnings);
 }
 
+/// UPSTREAM: a host without a port gets that of this server.
+#[test]
+fn the_address_of_the_keys_follows_the_flags() {
+    let address = |arguments: &[&str]| run(arguments).settings.service_account_tokens.keys_url;
+    assert_eq!(address(&[]), None);
+    let host = address(&["--external-hostname=api.example.com", "--secure-port=7443"]);
+    assert_eq!(
+        host.as_deref(),
+        Some("https://api.example.com:7443/openid/v1/jwks")
+    );
+    let with_port = address(&["--external-hostname=[fd00::1]:8443"]);
+    assert_eq!(
+        with_port.as_deref(),
+        Some("https://[fd00::1]:8443/openid/v1/jwks")
+    );
+    let given = address(&[
+        "--service-account-jwks-uri=https://keys.example.com/jwks",
+        "--external-hostname=api.example.com",
+    ]);
+    assert_eq!(given.as_deref(), Some("https://keys.example.com/jwks"));
+    assert_eq!(
+        refused(&["--service-account-jwks-uri=http://keys.example.com/jwks"]),
+        "--service-account-jwks-uri: requires https scheme, parsed as: http://keys.example.com/jwks"
+    );
+}
+
 #[test]
 fn mistakes_are_all_named_at_once() {
     let wrong = refused(&[

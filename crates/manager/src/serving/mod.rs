@@ -86,7 +86,7 @@ impl Server {
         let Some(address) = options.address else {
             return Ok(None);
         };
-        let (config, certificates) = tls::configure(options, &clock)?;
+        let (config, certificates) = tls::configure(options, &clock, &[])?;
         let listener = listener::bind(options, address)?;
         Ok(Some(Server {
             listener,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use connections::AnyClientCertificate;
+use connections::certificate::Roots;
 use rcgen::{CertificateParams, KeyPair, SanType};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
@@ -50,10 +51,12 @@ type Fingerprint = Vec<Option<(u64, SystemTime)>>;
 /// Certificate files are looked at this often.
 const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 
-/// The TLS settings for the secure port, and the certificates behind them to keep up to date.
+/// The TLS settings for the secure port, and the certificates behind them to keep up to date. Clients are told of the
+/// authorities that are announced.
 pub fn configure(
     options: &ServingOptions,
     clock: &api::Clock,
+    announced: &[&Roots],
 ) -> Result<(Arc<ServerConfig>, Arc<Certificates>), Error> {
     let provider = Arc::new(CryptoProvider {
         cipher_suites: tls_names::suites(&options.cipher_suites),
@@ -72,8 +75,9 @@ pub fn configure(
             problem: error.to_string(),
         })?;
     let resolver: Arc<dyn ResolvesServerCert> = Arc::<Certificates>::clone(&certificates);
+    let verifier = AnyClientCertificate::new(&provider).announcing(announced.iter().copied());
     let mut config = builder
-        .with_client_cert_verifier(Arc::new(AnyClientCertificate::new(&provider)))
+        .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(resolver);
     config.alpn_protocols = match options.http2 {
         true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],

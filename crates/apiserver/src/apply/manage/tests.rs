@@ -63,6 +63,37 @@ fn applying_again_changes_nothing() {
     );
 }
 
+/// UPSTREAM: an entry that comes from an apply which changed nothing has no time.
+#[test]
+fn only_an_apply_that_changes_something_has_a_time() {
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    let more = applied(Some(&object), config(1, "i"), "other", false).unwrap();
+    let entry = |name: &str| {
+        let list = more["metadata"]["managedFields"].as_array().unwrap();
+        list.iter().find(|entry| entry["manager"] == name).unwrap()
+    };
+    assert_eq!(entry("me")["time"], "2024-01-01T00:00:00Z");
+    assert_eq!(entry("other").get("time"), None);
+}
+
+/// As when kubectl has moved the fields of its last client-side apply to its first one on the server.
+#[test]
+fn an_applier_that_gives_up_all_metadata_leaves_the_name() {
+    let mut with_labels = config(1, "i");
+    with_labels["metadata"]["namespace"] = json!("ns");
+    let mut object = applied(None, with_labels, "me", false).unwrap();
+    object["metadata"]["uid"] = json!("u");
+    let mut without = config(1, "i");
+    without["metadata"] = json!({"name": "web", "namespace": "ns"});
+    let less = applied(Some(&object), without, "me", false).unwrap();
+    let mut metadata = less["metadata"].clone();
+    metadata.as_object_mut().unwrap().remove("managedFields");
+    assert_eq!(
+        metadata,
+        json!({"name": "web", "namespace": "ns", "uid": "u"})
+    );
+}
+
 #[test]
 fn what_is_no_longer_applied_goes_unless_another_owns_it() {
     let object = applied(None, config(1, "i"), "me", false).unwrap();

@@ -244,3 +244,25 @@ async fn subresources_are_asked_about_as_what_they_are() {
         (&json!("CONNECT"), &Value::Null)
     );
 }
+
+/// UPSTREAM: what an author says of a deletion is dropped before webhooks are asked, what they say is kept.
+#[tokio::test(start_paused = true)]
+async fn a_webhook_may_say_that_a_new_object_is_being_deleted() {
+    let (server, world) = server();
+    server.mutating("m", json!([hook("v")])).await;
+    let time = "2026-01-02T03:04:05Z";
+    world.answer(move |_, request| {
+        let metadata = &request["object"]["metadata"];
+        assert_eq!(metadata["deletionTimestamp"], Value::Null);
+        patch(json!([{"op": "add", "path": "/metadata/deletionTimestamp", "value": time}]))
+    });
+    let metadata = json!({"name": "a", "finalizers": ["example.com/x"],
+        "deletionTimestamp": "2020-01-01T00:00:00Z"});
+    let (code, created) = server
+        .post(CONFIG_MAPS, json!({"metadata": metadata}))
+        .await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(created["metadata"]["deletionTimestamp"], time);
+    let (_, stored) = server.get(&format!("{CONFIG_MAPS}/a")).await;
+    assert_eq!(stored["metadata"]["deletionTimestamp"], time);
+}

@@ -4,6 +4,7 @@
 
 mod conformance;
 mod differential;
+mod kubectl_tests;
 
 use std::process::ExitCode;
 
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<ExitCode> {
     let (command, rest) = arguments
         .split_first()
-        .context("usage: real-bed build|up|conformance|differential|openapi")?;
+        .context("usage: real-bed build|up|conformance|differential|kubectl-tests|openapi")?;
     match command.as_str() {
         "build" => build(minor(rest)?),
         "up" => up(rest),
@@ -40,8 +41,9 @@ fn run(arguments: &[String]) -> Result<ExitCode> {
         },
         "differential" => differential::run(rest),
         "openapi" => openapi(rest),
+        "kubectl-tests" => kubectl_tests::run(rest),
         other => bail!(
-            "unknown command {other:?}; there are: build, up, conformance, differential, openapi"
+            "unknown command {other:?}; there are: build, up, conformance, differential, kubectl-tests, openapi"
         ),
     }
 }
