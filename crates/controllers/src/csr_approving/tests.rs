@@ -88,6 +88,23 @@ fn only_kubelets_that_ask_to_be_clients_are_recognized() {
         me,
         "NotRecognized",
     );
+    of(
+        NODE_CLIENT,
+        Signer::KubeletServing.name(),
+        &KUBELET,
+        me,
+        "NotRecognized",
+    );
+    of(
+        NODE_CLIENT,
+        "example.com/not-correct",
+        &KUBELET,
+        me,
+        "NotRecognized",
+    );
+    let both = ["digital signature", "client auth", "server auth"];
+    of(NODE_CLIENT, signer, &both, me, "NotRecognized");
+    of(NODE_CLIENT, signer, &KUBELET, "joe", "[NodeClient]");
     of(NODE_CLIENT, "", &KUBELET, me, "NotRecognized");
     of(NODE_CLIENT, signer, &["client auth"], me, "NotRecognized");
     of(

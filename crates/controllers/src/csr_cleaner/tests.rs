@@ -71,7 +71,9 @@ fn each_state_has_its_age() {
     // What cannot be read has not ended.
     check(9999, &[("Approved", 1)], "YQ==", "kept");
     check(9999, &[("Approved", 1)], "%%%", "kept");
+    check(9999, &[("Approved", 61)], "YQ==", "Issued");
     // Approved and failed: the first age counts.
+    check(9999, &[("Approved", 120), ("Failed", 50)], "", "kept");
     check(9999, &[("Approved", 61), ("Failed", 61)], "", "Failed");
     check(9999, &[("Odd", 99_999)], "", "kept");
 }

@@ -105,6 +105,16 @@ mod tests {
         assert_eq!(both.key_usage(), Some((vec![0xa0], 3)));
         let last = read(&["decipher only"]).unwrap();
         assert_eq!(last.key_usage(), Some((vec![0, 0x80], 9)));
+        let both = read(&["cert sign", "encipher only"]).unwrap();
+        assert_eq!(both.key_usage(), Some((vec![0x05], 8)));
+        let mixed = read(&["ocsp signing", "crl sign", "s/mime", "content commitment"]);
+        let mixed = mixed.unwrap();
+        assert_eq!(mixed.key_usage(), Some((vec![0x42], 7)));
+        let oids: Vec<&[u64]> = mixed.extended_oids().collect();
+        let (mail, ocsp) = ([1, 3, 6, 1, 5, 5, 7, 3, 4], [1, 3, 6, 1, 5, 5, 7, 3, 9]);
+        assert_eq!(oids, [&mail[..], &ocsp]);
+        let twice = read(&["client auth", "client auth"]).unwrap();
+        assert_eq!(twice, read(&["client auth"]).unwrap());
         let sorted = read(&["s/mime", "client auth", "any", "email protection"]).unwrap();
         let oids: Vec<&[u64]> = sorted.extended_oids().collect();
         let expected: [&[u64]; 3] = [

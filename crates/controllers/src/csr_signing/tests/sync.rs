@@ -111,13 +111,21 @@ async fn approved_requests_are_signed_by_the_rules_of_their_signer() {
     approved(NODE_CLIENT, kubelet, &with_rsa, "signed").await;
     let serving = ["digital signature", "server auth"];
     approved(NODE_SERVING, Signer::KubeletServing, &serving, "signed").await;
-    approved(JANE, Signer::ApiServerClient, &["client auth"], "signed").await;
+    let with_rsa = ["digital signature", "key encipherment", "server auth"];
+    approved(NODE_SERVING, Signer::KubeletServing, &with_rsa, "signed").await;
+    let client = Signer::ApiServerClient;
+    approved(JANE, client, &["client auth"], "signed").await;
+    approved(JANE, client, &KUBELET, "signed").await;
+    let with_rsa = ["client auth", "digital signature", "key encipherment"];
+    approved(JANE, client, &with_rsa, "signed").await;
     let dns = "DNS subjectAltNames are not allowed";
     approved(NODE_SERVING, kubelet, &KUBELET, dns).await;
     let nodes = "subject organization is not system:nodes";
     approved(JANE, kubelet, &KUBELET, nodes).await;
     let usage = "invalid usage for client certificate: server auth";
-    approved(JANE, Signer::ApiServerClient, &["server auth"], usage).await;
+    approved(JANE, client, &["server auth"], usage).await;
+    let both = ["server auth", "client auth", "digital signature"];
+    approved(JANE, client, &both, usage).await;
 }
 
 #[tokio::test(start_paused = true)]

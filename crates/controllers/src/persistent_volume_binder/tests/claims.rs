@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::super::annotations::{Migration, migration_of_claim};
 use super::super::claim::{Action, Surroundings, plan, status_change};
+use super::super::class::default_of;
 use super::{claim, volume};
 
 struct Case<'a> {
@@ -446,8 +447,34 @@ fn a_claim_says_who_has_taken_over_from_its_provisioner() {
         None,
     );
     check("data asked=kubernetes.io/aws-ebs migrated=other", ebs);
-    check(
-        "data asked=disk.example.com migrated=ebs.csi.aws.com",
-        Some(Migration::Off),
-    );
+    for asked in ["asked", "asked-beta"] {
+        check(
+            &format!("data {asked}=disk.example.com migrated=ebs.csi.aws.com"),
+            Some(Migration::Off),
+        );
+    }
+}
+
+#[test]
+fn of_several_default_classes_the_newest_is_assigned() {
+    let class = |name: &str, created: &str, is_default: &str| {
+        let annotations = json!({"storageclass.kubernetes.io/is-default-class": is_default});
+        let meta = json!({"name": name, "creationTimestamp": created, "annotations": annotations});
+        let json = json!({"metadata": meta, "provisioner": "p"});
+        Arc::new(serde_json::from_value::<StorageClass>(json).unwrap())
+    };
+    let check = |classes: &[(&str, &str, &str)], expected: Option<&str>| {
+        let classes: Vec<_> = classes
+            .iter()
+            .map(|(name, created, is_default)| class(name, created, is_default))
+            .collect();
+        let found = default_of(&classes).map(|class| &*class.metadata.name);
+        assert_eq!(found, expected);
+    };
+    let (early, late) = ("2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z");
+    check(&[], None);
+    check(&[("a", late, "false"), ("b", late, "True")], None);
+    check(&[("a", early, "true"), ("b", late, "true")], Some("b"));
+    check(&[("b", late, "true"), ("a", late, "true")], Some("a"));
+    check(&[("a", early, "true"), ("b", late, "false")], Some("a"));
 }

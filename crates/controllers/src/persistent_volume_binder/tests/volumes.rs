@@ -170,6 +170,24 @@ fn finalizers_say_who_deletes_a_volume() {
         Some("a"),
     );
     check("v policy=Delete made-by=kubernetes.io/aws-ebs held=a", None);
+    check(
+        &format!("v policy=Delete made-by=kubernetes.io/aws-ebs held={driver},{ours}"),
+        Some(driver),
+    );
+    // Those of others stay.
+    let in_tree = "v policy=Delete made-by=kubernetes.io/host-path";
+    check(&format!("{in_tree} held=a"), Some(&format!("a,{ours}")));
+    check(
+        &format!("{in_tree} held={driver},a"),
+        Some(&format!("a,{ours}")),
+    );
+    check(&format!("v policy=Delete held={driver}"), None);
+    for policy in ["Retain", "Recycle"] {
+        check(
+            &format!("v policy={policy} made-by=kubernetes.io/host-path"),
+            None,
+        );
+    }
 }
 
 #[test]
@@ -187,6 +205,12 @@ fn a_volume_says_who_has_taken_over_from_its_provisioner() {
         None,
     );
     check("v made-by=p migrated=q", Some(Migration::Off));
+    check("v made-by=p", None);
+    check("v made-by=kubernetes.io/rbd", None);
+    check(
+        "v made-by=kubernetes.io/rbd migrated=rbd.csi.ceph.com",
+        Some(Migration::Off),
+    );
 }
 
 #[test]
