@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 
+use api::{Meta, Uid};
 use bytes::Bytes;
 use http::Method;
 use serde::Deserialize;
@@ -22,6 +23,34 @@ pub struct Write {
     pub content: u64,
     /// Created under a name that the writer chose.
     pub is_named: bool,
+    /// What the server answered that the object is now.
+    pub left: Option<State>,
+}
+
+/// One state of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    pub uid: Uid,
+    pub generation: i64,
+    pub revision: u64,
+}
+
+impl State {
+    pub fn of(meta: &Meta) -> State {
+        State {
+            uid: meta.uid.clone(),
+            generation: meta.generation,
+            revision: meta.resource_version,
+        }
+    }
+
+    /// Grows with what users want of the object: with its generation, or, where a kind has none, with any change.
+    pub fn wanted(&self) -> u64 {
+        match u64::try_from(self.generation) {
+            Ok(generation @ 1..) => generation,
+            _ => self.revision,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +88,9 @@ pub(crate) fn note(method: &Method, target: &str, body: &Bytes, answer: &[u8]) {
             return;
         }
         let path = target.split('?').next().unwrap_or_default();
-        let path = match (verb, name_in(answer)) {
-            (Verb::Create, Some(name)) => format!("{path}/{name}"),
+        let written = written(answer);
+        let path = match (verb, &written) {
+            (Verb::Create, Some(object)) => format!("{path}/{}", object.name),
             _ => path.to_owned(),
         };
         let content = content_of(body);
@@ -69,21 +99,41 @@ pub(crate) fn note(method: &Method, target: &str, body: &Bytes, answer: &[u8]) {
             path,
             content,
             is_named: memchr::memmem::find(body, b"\"generateName\"").is_none(),
+            left: written.as_ref().and_then(Written::state),
         });
     });
 }
 
-fn name_in(answer: &[u8]) -> Option<String> {
+/// What the server says that an object is after a write. Not [`Meta`], which interns what nobody asks for here.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    name: String,
+    #[serde(default)]
+    uid: Uid,
+    #[serde(default)]
+    generation: i64,
+    #[serde(default)]
+    resource_version: String,
+}
+
+impl Written {
+    fn state(&self) -> Option<State> {
+        Some(State {
+            uid: self.uid.clone(),
+            generation: self.generation,
+            revision: self.resource_version.parse().ok()?,
+        })
+    }
+}
+
+fn written(answer: &[u8]) -> Option<Written> {
     #[derive(Deserialize)]
     struct Object {
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        name: String,
+        metadata: Written,
     }
     let object: Object = serde_json::from_slice(answer).ok()?;
-    Some(object.metadata.name)
+    Some(object.metadata)
 }
 
 /// A hash of everything but the revision.
@@ -120,7 +170,9 @@ mod tests {
                 &body,
                 br#"{"metadata":{"name":"a"}}"#,
             );
-            note(&Method::PUT, "/pods/a/status", &again, b"{}");
+            let left =
+                br#"{"metadata":{"name":"a","uid":"u","generation":3,"resourceVersion":"90"}}"#;
+            note(&Method::PUT, "/pods/a/status", &again, left);
             note(&Method::DELETE, "/pods/a", &other, b"{}");
         })
         .await;
@@ -138,5 +190,12 @@ mod tests {
         );
         assert_eq!(writes[0].content, writes[1].content);
         assert_ne!(writes[0].content, writes[2].content);
+        let left: Vec<_> = writes.iter().map(|write| write.left.clone()).collect();
+        let state = State {
+            uid: "u".into(),
+            generation: 3,
+            revision: 90,
+        };
+        assert_eq!(left, [None, Some(state), None]);
     }
 }

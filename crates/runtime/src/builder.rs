@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Key, Resource};
+use client::writes::State;
 
 use crate::context::Context;
-use crate::controller::{Controller, LoopKey, Reconcile, Tick};
+use crate::controller::{Controller, LoopKey, ObjectOf, Reconcile, Tick};
 use crate::informer::{Change, Synced};
 use crate::queue::Queue;
 use crate::rate_limit::Backoff;
@@ -32,18 +33,24 @@ pub struct Loop<O = (), K = Key> {
     retries_max: Option<u32>,
     period: Option<Duration>,
     waits_for: Vec<Synced>,
-    object: PhantomData<fn() -> O>,
+    object: Option<ObjectOf<K>>,
+    kind: PhantomData<fn() -> O>,
 }
 
 impl Loop {
     /// A loop over the objects of a kind, each of which is woken by any change of itself.
     pub fn of<O: Resource>(context: &Context) -> Loop<O> {
-        Loop::<O>::new(context, Backoff::DEFAULT).watches_itself()
+        Loop::on_objects::<O>(context, Backoff::DEFAULT).watches_itself()
     }
 
     /// A loop over the objects of a kind that does not wake itself by every change, or has a back-off of its own.
     pub fn on_objects<O: Resource>(context: &Context, backoff: Backoff) -> Loop<O> {
-        Loop::new(context, backoff)
+        let objects = context.informers.store::<O>();
+        let mut built = Loop::new(context, backoff);
+        built.object = Some(Arc::new(move |key: &Key| {
+            objects.get(key).map(|object| State::of(object.meta()))
+        }));
+        built
     }
 
     /// A loop on keys that only its watches, and others, put into the queue.
@@ -91,7 +98,8 @@ impl<O, K: LoopKey> Loop<O, K> {
             retries_max: None,
             period: None,
             waits_for: Vec::new(),
-            object: PhantomData,
+            object: None,
+            kind: PhantomData,
         }
     }
 
@@ -153,6 +161,7 @@ impl<O, K: LoopKey> Loop<O, K> {
             metrics: context.metrics.controller(context.controller),
             decisions: context.decisions,
             repeats: Repeats::new(),
+            object: self.object,
             recorder: Some(context.recorder),
             clock: context.clock,
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Clock, Key};
+use client::writes::State;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
@@ -125,6 +126,9 @@ impl Error {
     }
 }
 
+/// The state of the object that a key names, as the cache has it.
+pub type ObjectOf<K> = Arc<dyn Fn(&K) -> Option<State> + Send + Sync>;
+
 /// One loop of a controller: a queue, what is done with its keys, and by how many workers. Most controllers have one.
 /// [`crate::Loop`] builds it.
 pub struct Controller<K = Key> {
@@ -141,6 +145,8 @@ pub struct Controller<K = Key> {
     pub metrics: ControllerMetrics,
     pub decisions: Decisions,
     pub repeats: Repeats<K>,
+    /// The object that a key names, if keys of this loop name objects.
+    pub object: Option<ObjectOf<K>>,
     /// Who tells users of a controller that undoes itself.
     pub recorder: Option<Recorder>,
     pub clock: Clock,
@@ -211,6 +217,7 @@ impl<K: LoopKey> Controller<K> {
             metrics: Metrics::new().controller(name),
             decisions: Decisions::new(),
             repeats: Repeats::new(),
+            object: None,
             recorder: None,
             clock,
         }
@@ -242,7 +249,7 @@ impl<K: LoopKey> Controller<K> {
 
     async fn work(&self, stop: Stop) {
         while let Some(Some(key)) = stop.or(self.queue.get()).await {
-            if let Some(wait) = self.repeats.wait(&key) {
+            if let Some(wait) = self.repeats.wait(&key, self.object(&key).as_ref()) {
                 // Whatever wakes it: it has its turn when it has waited.
                 self.queue.add_failed_after(key.clone(), wait);
                 self.queue.done(&key);
@@ -256,6 +263,10 @@ impl<K: LoopKey> Controller<K> {
         }
     }
 
+    fn object(&self, key: &K) -> Option<State> {
+        self.object.as_ref().and_then(|object| object(key))
+    }
+
     async fn handle(&self, key: &K) -> ReconcileResult {
         let start = Instant::now();
         let outcome = AssertUnwindSafe(self.reconcile(key)).catch_unwind().await;
@@ -267,9 +278,10 @@ impl<K: LoopKey> Controller<K> {
     /// One reconcile, with what it decided on record: tests call it without a queue.
     pub async fn reconcile(&self, key: &K) -> Result<Next, Error> {
         let report = Report::new(self.name, &self.decisions, self.clock.now());
+        let object = self.object(key);
         let reconcile = self.reconciler.reconcile_boxed(key, &report);
         let (mut outcome, writes) = client::writes::noted(reconcile).await;
-        if let Some(hold) = self.repeats.note(key, &writes) {
+        if let Some(hold) = self.repeats.note(key, object.as_ref(), &writes) {
             outcome = Err(self.held(key, &report, &hold));
         }
         match &outcome {

@@ -3,13 +3,20 @@
 //! A controller whose view of an object differs from the server's (a default that it does not know, a field that
 //! admission takes away) creates, finds that it has to delete, and creates again, as fast as the server answers. The
 //! loop counts such rounds by key: deleting what was created a moment ago and creating again, making the very same
-//! change once more, or creating one object after the other under ever new names. Few of them are daily business; many in a short time make the key wait, longer with each round
-//! that follows.
+//! change once more of an object that nobody has changed since, or creating one object after the other under ever new
+//! names. Few of them are daily business; many in a short time make the key wait, longer with each round that follows.
+//!
+//! What users do is no round, however fast they do it. Where somebody else changes the object that the key names (its
+//! generation, or any of it where its kind has none), all that was counted before is forgotten: who is scaled up and
+//! down creates, deletes and creates because he was told to. And a change that is made again after others (back to a
+//! size that was wanted before, or against somebody who takes it back) changes something each time; only one that left
+//! the object as it was says that the controller does not get what it asks for.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use client::writes::{Verb, Write};
+use api::Uid;
+use client::writes::{State, Verb, Write};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -32,12 +39,14 @@ pub(crate) struct Hold {
 
 #[derive(Default)]
 struct History {
+    /// The object that the key names, and how far its changes are known: those of others were seen, our own answered.
+    wanted: Option<(Uid, u64)>,
     /// How many syncs have written.
     syncs: u64,
     /// What was created lately, and by which sync, oldest first.
     created: VecDeque<(Instant, u64, String, bool)>,
-    /// What was changed lately, with how often it was the same.
-    changed: VecDeque<(Instant, String, u64)>,
+    /// What was changed lately: which object, how, and what it was afterwards.
+    changed: VecDeque<(Instant, String, u64, Option<State>)>,
     /// Something that was created lately has been deleted.
     is_undone: bool,
     rounds: VecDeque<Instant>,
@@ -75,16 +84,20 @@ impl<K: LoopKey> Repeats<K> {
         }
     }
 
-    /// How long a key still has to wait.
-    pub(crate) fn wait(&self, key: &K) -> Option<Duration> {
+    /// How long a key still has to wait, whose object is now as it says.
+    pub(crate) fn wait(&self, key: &K, object: Option<&State>) -> Option<Duration> {
         let keys = self.keys.lock();
-        let until = keys.peek(key)?.held_until?;
+        let history = keys.peek(key)?;
+        if object.is_some_and(|object| history.is_changed_by_others(object)) {
+            return None;
+        }
+        let until = history.held_until?;
         let wait = until.saturating_duration_since(Instant::now());
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// Takes down what a sync of a key wrote; says if it has to wait.
-    pub(crate) fn note(&self, key: &K, writes: &[Write]) -> Option<Hold> {
+    /// Takes down what a sync of a key wrote, which began when its object was as it says; says if it has to wait.
+    pub(crate) fn note(&self, key: &K, object: Option<&State>, writes: &[Write]) -> Option<Hold> {
         if writes.is_empty() {
             return None;
         }
@@ -92,6 +105,7 @@ impl<K: LoopKey> Repeats<K> {
         let history = keys.get_or_insert(key.clone(), History::default);
         let now = Instant::now();
         history.forget_before(now);
+        history.follow(object, writes);
         history.syncs += 1;
         let mut again = None;
         for write in writes {
@@ -107,6 +121,25 @@ impl<K: LoopKey> Repeats<K> {
 }
 
 impl History {
+    fn is_changed_by_others(&self, object: &State) -> bool {
+        let known = self.wanted.as_ref();
+        known.is_some_and(|(uid, wanted)| *uid != object.uid || *wanted < object.wanted())
+    }
+
+    /// Forgets everything if somebody else has changed the object, and takes down what our own writes made of it.
+    fn follow(&mut self, object: Option<&State>, writes: &[Write]) {
+        let Some(object) = object else { return };
+        if self.is_changed_by_others(object) {
+            *self = History::default();
+        }
+        let ours = writes.iter().filter_map(|write| write.left.as_ref());
+        let ours = ours.filter(|left| left.uid == object.uid);
+        let known = self.wanted.take().map(|(_, wanted)| wanted);
+        let wanted = ours.map(State::wanted).chain(known).max();
+        let wanted = wanted.unwrap_or_default().max(object.wanted());
+        self.wanted = Some((object.uid.clone(), wanted));
+    }
+
     /// What is long ago counts no more. A key that went on without a round is on good terms again.
     fn forget_before(&mut self, now: Instant) {
         // While a key waits nothing happens: what it did before counts as if it had not.
@@ -153,12 +186,16 @@ impl History {
                 false
             }
             Verb::Change => {
-                let same = |(_, path, content): &(Instant, String, u64)| {
-                    *path == write.path && *content == write.content
-                };
-                let is_known = self.changed.iter().any(same);
-                push(&mut self.changed, (now, write.path.clone(), write.content));
-                is_known
+                let last = self
+                    .changed
+                    .iter()
+                    .rfind(|(_, path, ..)| *path == write.path);
+                let is_same = last.is_some_and(|(_, _, content, left)| {
+                    *content == write.content && left.is_some() && *left == write.left
+                });
+                let new = (now, write.path.clone(), write.content, write.left.clone());
+                push(&mut self.changed, new);
+                is_same
             }
         }
     }
@@ -228,6 +265,23 @@ mod tests {
             path: path.to_owned(),
             content,
             is_named: false,
+            left: None,
+        }
+    }
+
+    fn state(generation: i64, revision: u64) -> State {
+        State {
+            uid: "u".into(),
+            generation,
+            revision,
+        }
+    }
+
+    /// A change after which the object has a revision.
+    fn change(path: &str, content: u64, revision: u64) -> Write {
+        Write {
+            left: Some(state(0, revision)),
+            ..write(Verb::Change, path, content)
         }
     }
 
@@ -248,20 +302,20 @@ mod tests {
         let repeats = Repeats::new();
         let mut waits = Vec::new();
         for round in 0..20 {
-            if let Some(wait) = repeats.wait(&"a") {
+            if let Some(wait) = repeats.wait(&"a", None) {
                 later(u64::try_from(wait.as_millis()).unwrap()).await;
             }
             // Another name each time, as with a collision count.
-            assert_eq!(repeats.note(&"a", &[delete(round)]), None);
+            assert_eq!(repeats.note(&"a", None, &[delete(round)]), None);
             waits.extend(
                 repeats
-                    .note(&"a", &[create(round + 1)])
+                    .note(&"a", None, &[create(round + 1)])
                     .map(|hold| hold.wait.as_secs()),
             );
             later(1).await;
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
-        assert!(repeats.wait(&"b").is_none(), "others go on");
+        assert!(repeats.wait(&"b", None).is_none(), "others go on");
     }
 
     #[tokio::test(start_paused = true)]
@@ -270,17 +324,19 @@ mod tests {
         for round in 0..200 {
             // A job: pods come and go, but it does not delete what it just made.
             assert_eq!(
-                repeats.note(&"job", &[create(round), create(round + 1000)]),
+                repeats.note(&"job", None, &[create(round), create(round + 1000)]),
                 None
             );
             // A scale-down of young pods, one after the other.
             assert_eq!(
-                repeats.note(&"job", &[delete(round + 1000)]).map(|_| ()),
+                repeats
+                    .note(&"job", None, &[delete(round + 1000)])
+                    .map(|_| ()),
                 None
             );
             // A status that counts up.
             let status = write(Verb::Change, "/jobs/a/status", u64::from(round));
-            assert_eq!(repeats.note(&"status", &[status]), None);
+            assert_eq!(repeats.note(&"status", None, &[status]), None);
             later(2000).await;
         }
     }
@@ -288,11 +344,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_same_change_again_and_again_is_a_round_too() {
         let repeats = Repeats::new();
-        let status = write(Verb::Change, "/sets/a/status", 7);
-        let held =
-            (0..20).position(|_| repeats.note(&"a", std::slice::from_ref(&status)).is_some());
+        // It changes nothing: the revision stays.
+        let status = change("/sets/a/status", 7, 40);
+        let held = (0..20).position(|_| {
+            repeats
+                .note(&"a", None, std::slice::from_ref(&status))
+                .is_some()
+        });
         assert_eq!(held, Some(ROUNDS));
-        let hold = repeats.note(&"a", &[status]).unwrap();
+        let hold = repeats.note(&"a", None, &[status]).unwrap();
         assert_eq!(
             hold.to_string(),
             "undoes its own writes, last: change /sets/a/status (round 9 within 10s); waits 2s"
@@ -307,32 +367,104 @@ mod tests {
             ..create(name)
         };
         let many: Vec<Write> = (0..500).map(named).collect();
-        assert_eq!(repeats.note(&"parallel", &many), None);
-        let held = (0..100).position(|name| repeats.note(&"a", &[named(name)]).is_some());
+        assert_eq!(repeats.note(&"parallel", None, &many), None);
+        let held = (0..100).position(|name| repeats.note(&"a", None, &[named(name)]).is_some());
         assert_eq!(held, Some(NAMING_SYNCS + ROUNDS - 2));
         for name in 0..200 {
-            assert_eq!(repeats.note(&"ordered", &[named(name)]), None);
+            assert_eq!(repeats.note(&"ordered", None, &[named(name)]), None);
             later(20).await;
         }
         // Pods under names of the server's choice are a job's daily business.
-        assert!((0..100).all(|name| repeats.note(&"job", &[create(name)]).is_none()));
+        assert!((0..100).all(|name| repeats.note(&"job", None, &[create(name)]).is_none()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_key_that_behaves_again_is_forgiven() {
         let repeats = Repeats::new();
-        let status = |content| write(Verb::Change, "/sets/a/status", content);
+        let status = |content| change("/sets/a/status", content, content);
         for _ in 0..=ROUNDS {
-            repeats.note(&"a", &[status(1)]);
+            repeats.note(&"a", None, &[status(1)]);
         }
-        assert_eq!(repeats.wait(&"a"), Some(FIRST_WAIT));
+        assert_eq!(repeats.wait(&"a", None), Some(FIRST_WAIT));
         later(80_000).await;
-        assert_eq!(repeats.wait(&"a"), None);
-        assert_eq!(repeats.note(&"a", &[status(2)]), None);
+        assert_eq!(repeats.wait(&"a", None), None);
+        assert_eq!(repeats.note(&"a", None, &[status(2)]), None);
         assert_eq!(
-            repeats.note(&"a", &[status(2)]),
+            repeats.note(&"a", None, &[status(2)]),
             None,
             "the first round of another count"
         );
+    }
+
+    /// What a sync of a set does that is told to have ever other sizes: it creates and deletes the same pods.
+    fn resize(repeats: &Repeats<&'static str>, object: &State) -> Option<Hold> {
+        let created = repeats.note(&"a", Some(object), &[create(1)]);
+        created.or(repeats.note(&"a", Some(object), &[delete(1)]))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_scaled_up_and_down_by_others_goes_on() {
+        let repeats = Repeats::new();
+        for generation in 1..200 {
+            assert_eq!(resize(&repeats, &state(generation, 0)), None);
+            later(10).await;
+        }
+        // A kind without generations: any change of somebody else counts.
+        for revision in 1..200 {
+            let object = State {
+                uid: "service".into(),
+                ..state(0, revision)
+            };
+            assert_eq!(resize(&repeats, &object), None);
+            later(10).await;
+        }
+        let told = state(200, 0);
+        let held = (0..20).position(|_| resize(&repeats, &told).is_some());
+        assert_eq!(held, Some(ROUNDS), "and by nobody");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn its_own_changes_of_the_object_are_no_changes_of_others() {
+        let repeats = Repeats::new();
+        let held = (1..20).position(|generation| {
+            let annotate = Write {
+                left: Some(state(generation + 1, 0)),
+                ..write(Verb::Change, "/deployments/a", generation.unsigned_abs())
+            };
+            let object = state(generation, 0);
+            let writes = [delete(1), create(1), annotate];
+            repeats.note(&"a", Some(&object), &writes).is_some()
+        });
+        assert_eq!(held, Some(ROUNDS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_what_users_want_ends_the_wait() {
+        let repeats = Repeats::new();
+        for _ in 0..=ROUNDS {
+            resize(&repeats, &state(1, 0));
+        }
+        assert_eq!(repeats.wait(&"a", Some(&state(1, 7))), Some(FIRST_WAIT));
+        let fixed = state(2, 8);
+        assert_eq!(repeats.wait(&"a", Some(&fixed)), None);
+        assert_eq!(resize(&repeats, &fixed), None);
+        assert_eq!(
+            repeats.wait(&"a", Some(&fixed)),
+            None,
+            "nor is it held then"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_back_and_forth_and_against_others_are_no_rounds() {
+        let repeats = Repeats::new();
+        for revision in 0..200 {
+            // Sizes, or counts of pods that become ready and unready.
+            let status = change("/sets/a/status", revision % 2, revision);
+            // Somebody takes back what this writes.
+            let fought = change("/sets/b", 7, revision);
+            assert_eq!(repeats.note(&"a", None, &[status, fought]), None);
+            later(10).await;
+        }
     }
 }

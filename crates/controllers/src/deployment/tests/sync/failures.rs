@@ -292,3 +292,21 @@ async fn a_deployment_whose_sets_never_match_does_not_spin() {
         "{failures:?}"
     );
 }
+
+/// Whoever changes the size is obeyed each time, however fast he does it: the controllers then write what they wrote
+/// before, and delete what they created, because they were told to.
+#[tokio::test(start_paused = true)]
+async fn who_scales_up_and_down_is_obeyed_at_once() {
+    let world = world().await;
+    world.create(&Deployment::TYPE, deployment(3)).await;
+    roll_out(&world).await;
+    for change in 0..40 {
+        let replicas = if change % 2 == 0 { 9 } else { 3 };
+        edit(&world, json!({"spec": {"replicas": replicas}})).await;
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        world.finish_deletions().await;
+        assert_eq!(world.pod_names().await.len(), replicas, "change {change}");
+    }
+    let events = world.events().await.join("\n");
+    assert!(!events.contains("ReconcileUndoesItself"), "{events}");
+}
