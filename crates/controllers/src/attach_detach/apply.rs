@@ -17,6 +17,9 @@ use super::names::{attachment_name, csi_parts};
 use super::plan::{Force, Place, Plan, Snapshot, Source, Step};
 use super::{inline, reason};
 
+/// What is true until a time is no longer true a moment after it.
+const A_MOMENT: Duration = Duration::from_millis(1);
+
 impl AttachDetach {
     /// Does everything that one plan asks for; the first failure is returned, and does not keep the rest from being
     /// done.
@@ -37,7 +40,7 @@ impl AttachDetach {
             }
             let done = match step {
                 Step::Attach => self.attach(snapshot, node, place).await,
-                Step::Detach { force } => self.detach(snapshot, node, place, *force).await,
+                Step::Detach { force } => self.detach(snapshot, node, place, *force, now).await,
                 Step::Keep => {
                     self.announce(snapshot, node, place);
                     Ok(())
@@ -56,14 +59,16 @@ impl AttachDetach {
                     Ok(())
                 }
                 Step::AwaitUnmount { until } => {
-                    // A moment later it is past the deadline.
-                    let wait = until.map(|at| at.since(now) + Duration::from_millis(1));
+                    let wait = until.map(|at| at.since(now) + A_MOMENT);
                     waits.push(wait);
                     Ok(())
                 }
-                Step::List | Step::Unlist | Step::AwaitDeletion | Step::AwaitDetach { .. } => {
+                Step::AwaitDeletion | Step::AwaitDetach { .. } => {
+                    let deleted = place.memory.deleted.as_ref();
+                    waits.push(deleted.map(|held| held.until.since(now) + A_MOMENT));
                     Ok(())
                 }
+                Step::List | Step::Unlist => Ok(()),
             };
             failure = failure.or(done.err());
         }
@@ -167,6 +172,7 @@ impl AttachDetach {
         node: &Istr,
         place: &Place,
         force: Option<Force>,
+        now: MicroTime,
     ) -> Result<(), Error> {
         let Some(attachment) = &place.attachment else {
             return Ok(());
@@ -194,7 +200,7 @@ impl AttachDetach {
         let uid = meta.uid.clone();
         self.caches
             .memory
-            .change(&snapshot.volume, node, |entry| entry.deleted = Some(uid));
+            .change(&snapshot.volume, node, |entry| entry.on_deleted(uid, now));
         Ok(())
     }
 

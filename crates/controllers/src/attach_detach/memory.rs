@@ -8,6 +8,7 @@ use std::time::Duration;
 use api::collections::HashMap;
 use api::{Istr, MicroTime, Uid};
 use parking_lot::Mutex;
+use runtime::expectations::EXPIRY;
 
 use super::plan::{Plan, Step};
 
@@ -31,8 +32,15 @@ pub struct Entry {
     pub is_announced: bool,
     /// Whether they were told that another node has it.
     pub is_blocked_told: bool,
-    /// The attachment that was deleted by us, which the cache may still have.
-    pub deleted: Option<Uid>,
+    pub deleted: Option<Deleted>,
+}
+
+/// An attachment that was deleted by us, which the cache may still have: for as long as the news may be on its way. A
+/// server that was restored from a backup has it again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deleted {
+    pub uid: Uid,
+    pub until: MicroTime,
 }
 
 #[derive(Default)]
@@ -81,6 +89,11 @@ impl Memory {
 }
 
 impl Entry {
+    pub fn on_deleted(&mut self, uid: Uid, now: MicroTime) {
+        let until = now.plus(EXPIRY);
+        self.deleted = Some(Deleted { uid, until });
+    }
+
     /// A failure is told: when may it be told again?
     pub fn on_failure(&mut self, now: MicroTime) -> Duration {
         let doubled = FIRST_RETRY.saturating_mul(1 << self.failures.min(16));

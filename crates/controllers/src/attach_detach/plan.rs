@@ -183,7 +183,7 @@ pub fn plan(snapshot: &Snapshot, settings: Settings, now: MicroTime) -> Plan {
         if !snapshot.is_wanted(place) {
             continue;
         }
-        let step = wanted(snapshot, node, place, &holders);
+        let step = wanted(snapshot, node, place, &holders, now);
         if matches!(step, Step::Attach | Step::List) {
             holders.push(node.clone());
         }
@@ -214,7 +214,13 @@ impl Snapshot {
     }
 }
 
-fn wanted(snapshot: &Snapshot, node: &Istr, place: &Place, holders: &[Istr]) -> Step {
+fn wanted(
+    snapshot: &Snapshot,
+    node: &Istr,
+    place: &Place,
+    holders: &[Istr],
+    now: MicroTime,
+) -> Step {
     if let Attacher::Program(driver) = &snapshot.attacher {
         let driver = driver.clone();
         return Step::Refuse { driver };
@@ -222,7 +228,7 @@ fn wanted(snapshot: &Snapshot, node: &Istr, place: &Place, holders: &[Istr]) -> 
     let is_kubelets = snapshot.attacher == Attacher::Kubelet;
     match &place.attachment {
         _ if is_kubelets && place.is_listed => return Step::Keep,
-        Some(attachment) if is_deleted(attachment, place) => return Step::AwaitDeletion,
+        Some(attachment) if is_deleted(attachment, place, now) => return Step::AwaitDeletion,
         Some(attachment) if attachment.is_attached() => return Step::Keep,
         Some(attachment) => {
             let error = attachment.status.attach_error.as_ref();
@@ -251,7 +257,7 @@ fn unwanted(
         return None;
     }
     if let Some(attachment) = attachment
-        && is_deleted(attachment, place)
+        && is_deleted(attachment, place, now)
     {
         let error = attachment.status.detach_error.as_ref();
         let error = error.map(|error| error.message.clone());
@@ -279,7 +285,8 @@ fn unwanted(
 }
 
 /// Is the attachment on its way out, as far as the cache knows or by our own hand?
-fn is_deleted(attachment: &VolumeAttachment, place: &Place) -> bool {
+fn is_deleted(attachment: &VolumeAttachment, place: &Place, now: MicroTime) -> bool {
     let meta = &attachment.metadata;
-    meta.is_terminating() || place.memory.deleted.as_ref() == Some(&meta.uid)
+    let ours = place.memory.deleted.as_ref();
+    meta.is_terminating() || ours.is_some_and(|held| held.uid == meta.uid && now <= held.until)
 }

@@ -92,10 +92,15 @@ impl AttachDetach {
     fn on_attachment(&self, change: Change<'_, VolumeAttachment>) {
         let attachment = change.object();
         let volume = self.caches.volume_of(attachment);
-        if let Change::Deleted(attachment) = change {
+        if let Change::Deleted(attachment) = &change {
             self.caches.note_detached(attachment);
         }
         if let Some(volume) = volume {
+            if is_news_of_a_listing(&change) {
+                let node = &attachment.spec.node_name;
+                let memory = &self.caches.memory;
+                memory.change(&volume, node, |entry| entry.deleted = None);
+            }
             self.volume_queue.add(volume);
             self.node_queue.add(attachment.spec.node_name.clone());
         }
@@ -141,6 +146,16 @@ impl AttachDetach {
             }
         }
         self.node_queue.add(name);
+    }
+}
+
+/// Is the object there whatever was deleted before? It comes back, or is told again after a listing, if the server was
+/// restored from a backup.
+fn is_news_of_a_listing(change: &Change<'_, VolumeAttachment>) -> bool {
+    match change {
+        Change::Added(_) => true,
+        Change::Updated { old, new } => Arc::ptr_eq(old, new),
+        Change::Deleted(_) => false,
     }
 }
 

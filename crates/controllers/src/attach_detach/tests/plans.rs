@@ -60,7 +60,11 @@ fn place(text: &str) -> (Istr, Place) {
                 is_there = true;
                 attachment["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
             }
-            "deleted" => place.memory.deleted = Some("va".into()),
+            // So many seconds ago.
+            "deleted" => {
+                let ago = Duration::from_secs(value.parse().unwrap_or(0));
+                place.memory.on_deleted("va".into(), now().minus(ago));
+            }
             "error" => {
                 is_there = true;
                 attachment["status"]["attachError"] = json!({"message": value});
@@ -152,6 +156,9 @@ fn what_a_pod_needs_is_attached_and_listed_once_it_is() {
     check("n1 pod=a attached listed used", expect!["n1* keep"]);
     check("n1 pod=a attached deleting", expect!["n1 awaitdeletion"]);
     check("n1 pod=a attached deleted", expect!["n1 awaitdeletion"]);
+    // No news of it for so long: a server that was restored from a backup has it again.
+    check("n1 pod=a attached deleted=299", expect!["n1 awaitdeletion"]);
+    check("n1 pod=a attached deleted=301", expect!["n1* keep"]);
     check("n1 pod=a listed", expect!["n1 attach"]);
 }
 
@@ -178,6 +185,7 @@ fn what_nobody_needs_leaves_the_list_first_and_is_detached_then() {
     check("n1 listed used", expect!["n1* await unmount"]);
     check("n1 attached deleting", expect!["n1 await detach"]);
     check("n1 attached deleted", expect!["n1 await detach"]);
+    check("n1 attached deleted=301", expect!["n1 detach"]);
     check(
         "n1 attached deleting detach-error=busy",
         expect!["n1 await detach(busy)"],

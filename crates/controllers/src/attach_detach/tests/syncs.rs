@@ -1,5 +1,7 @@
 //! The whole, against the embedded API server under virtual time.
 
+mod restored;
+
 use std::time::Duration;
 
 use api::kinds::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment};
