@@ -23,40 +23,52 @@ pub(super) struct NodeTrigger {
 impl NodeTrigger {
     pub(super) fn on_change(&self, change: Change<'_, Node>, queue: &Queue) {
         match change {
-            Change::Added(node) => self.changed(node, queue),
-            Change::Updated { old, new } if is_worth_a_look(old, new) => self.changed(new, queue),
+            Change::Added(node) => self.changed(None, node, queue),
+            Change::Updated { old, new } if is_worth_a_look(old, new) => {
+                self.changed(Some(old), new, queue);
+            }
             Change::Updated { .. } => {}
             Change::Deleted(node) => self.deleted(node, queue),
         }
     }
 
-    fn changed(&self, node: &Node, queue: &Queue) {
+    /// Upstream looks only at what the node is now, and passes over a taint that begins to keep new pods away from a
+    /// node that has its pod: that is one desired pod less, and one that is misscheduled.
+    fn changed(&self, old: Option<&Node>, node: &Node, queue: &Queue) {
         let pods = pods_on(&self.pods, &node.metadata.name);
         for set in self.sets.list() {
-            let verdict = Eligibility::new(&set, self.gates).verdict(node);
-            let uid = &set.metadata.uid;
-            let scheduled = pods.iter().any(|pod| pod.metadata.is_controlled_by(uid));
-            let acts = if scheduled {
+            let eligibility = Eligibility::new(&set, self.gates);
+            let verdict = eligibility.verdict(node);
+            let acts = if is_scheduled(&set, &pods) {
                 !verdict.may_stay() || set.status.number_misscheduled > 0
             } else {
                 verdict.should_run()
             };
-            if acts {
+            let should_run = verdict.should_run();
+            let counts_otherwise =
+                || old.is_some_and(|old| eligibility.verdict(old).should_run() != should_run);
+            if acts || counts_otherwise() {
                 queue.add(set.key());
             }
         }
     }
 
-    /// Upstream sleeps through this; the count of desired pods, and pods that nobody can bind any
-    /// more, would then wait for something else to happen.
+    /// Upstream sleeps through this; the counts of pods, and pods that nobody can bind any more, would then wait for
+    /// something else to happen.
     fn deleted(&self, node: &Node, queue: &Queue) {
+        let pods = pods_on(&self.pods, &node.metadata.name);
         for set in self.sets.list() {
             let verdict = Eligibility::new(&set, self.gates).verdict(node);
-            if verdict.should_run() {
+            if verdict.should_run() || is_scheduled(&set, &pods) {
                 queue.add(set.key());
             }
         }
     }
+}
+
+fn is_scheduled(set: &DaemonSet, on_node: &[Arc<Pod>]) -> bool {
+    let uid = &set.metadata.uid;
+    on_node.iter().any(|pod| pod.metadata.is_controlled_by(uid))
 }
 
 /// Nothing else of a node decides about daemon pods.

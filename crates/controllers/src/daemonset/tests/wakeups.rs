@@ -88,7 +88,14 @@ async fn nodes_wake_a_set_that_would_act() {
     let patched = watching.patch::<Node>("n1", labels(json!({"other": "1"})));
     assert_eq!(patched.await, "", "it has its pod");
     let patched = watching.patch::<Node>("n1", taints(&[("k", "NoSchedule")]));
-    assert_eq!(patched.await, "", "the pod may stay");
+    assert_eq!(
+        patched.await,
+        "web",
+        "the pod may stay, and is misscheduled"
+    );
+    let more = [("k", "NoSchedule"), ("j", "NoSchedule")];
+    let patched = watching.patch::<Node>("n1", taints(&more));
+    assert_eq!(patched.await, "", "no count changes");
     let patched = watching.patch::<Node>("n1", taints(&[("k", "NoExecute")]));
     assert_eq!(patched.await, "web", "the pod must go");
     let status = json!({"status": {"numberMisscheduled": 1, "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}});
@@ -99,8 +106,15 @@ async fn nodes_wake_a_set_that_would_act() {
     assert_eq!(watching.woken().await, "web");
     let patched = watching.patch::<Node>("n1", taints(&[]));
     assert_eq!(patched.await, "web", "one pod less is misplaced");
+    let patched = watching.patch::<Node>("n2", taints(&[("k", "NoSchedule")]));
+    assert_eq!(patched.await, "web", "one pod less is desired");
+    watching.world.delete(&Node::TYPE, "n2").await;
+    assert_eq!(watching.woken().await, "", "it did not count");
+    watching
+        .patch::<Node>("n1", taints(&[("k", "NoSchedule")]))
+        .await;
     watching.world.delete(&Node::TYPE, "n1").await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.woken().await, "web", "a misscheduled pod less");
 }
 
 // Upstream: TestAddPod, TestUpdatePod, TestDeletePod, TestUpdatePodChangeControllerRef,
