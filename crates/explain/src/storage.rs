@@ -191,6 +191,7 @@ pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {
             State::Settled,
             "its claim is gone; it is retained with what is on it until somebody deletes it",
         ),
+        "Released" if policy == "Delete" => conclude_deletion(facts, draft),
         "Failed" => draft.conclude(
             State::Stuck,
             format!(
@@ -199,6 +200,43 @@ pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {
             ),
         ),
         _ => {}
+    }
+}
+
+/// A volume that is to be deleted: its driver does so, or, of the kinds that the binder deletes, the binder at once.
+fn conclude_deletion(facts: &Facts, draft: &mut Draft<'_>) {
+    let volume = &facts.object;
+    let annotations = volume.pointer("/metadata/annotations");
+    let annotation = |name: &str| {
+        let held = annotations.and_then(|held| held.get(name));
+        held.and_then(Value::as_str).filter(|held| !held.is_empty())
+    };
+    // Those that the binder deletes itself have names of this kind.
+    let is_driver = |name: &&str| !name.starts_with("kubernetes.io/");
+    let driver = annotation("pv.kubernetes.io/migrated-to")
+        .or_else(|| annotation("pv.kubernetes.io/provisioned-by").filter(is_driver));
+    let released = time(volume, "/status/lastPhaseTransitionTime");
+    let age = released.map_or(0, |released| facts.now.unix() - released.unix());
+    match driver {
+        Some(driver) => {
+            let verdict = format!("its claim is gone; waits until {driver} has deleted it");
+            draft.offer(help::hint(format!("see whether {driver} runs")));
+            match age > PROVISIONER_PATIENCE_SECONDS {
+                true => draft.conclude(State::Stuck, format!("{verdict}, for {} now", human(age))),
+                false => draft.conclude(State::Progressing, verdict),
+            }
+        }
+        // Drivers delete only what they have provisioned, and that is how they know.
+        None if volume.pointer("/spec/csi").is_some() => {
+            draft.conclude(
+                State::Stuck,
+                "its claim is gone; no driver deletes it: it was not provisioned by one",
+            );
+            let command = format!("delete persistentvolume/{}", text(volume, "/metadata/name"));
+            let why = "deletes the object, and nothing of what is stored";
+            draft.offer(help::on(facts, &command, why));
+        }
+        None => draft.conclude(State::Progressing, "its claim is gone; it is being deleted"),
     }
 }
 

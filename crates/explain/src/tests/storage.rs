@@ -74,6 +74,39 @@ metadata: {name: data, namespace: shop, uid: c}",
 }
 
 #[test]
+fn a_released_volume_says_who_has_to_delete_it() {
+    let released = |annotations: &str, since: &str| {
+        format!(
+            "
+kind: PersistentVolume
+metadata: {{name: v, uid: v, annotations: {{{annotations}}}}}
+spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: Delete, csi: {{driver: d, volumeHandle: h}}, claimRef: {{namespace: shop, name: data, uid: c}}}}
+status: {{phase: Released, lastPhaseTransitionTime: '2026-01-01T{since}Z'}}"
+        )
+    };
+    super::check_verdict(
+        &released("pv.kubernetes.io/provisioned-by: d", "11:59:50"),
+        expect![[r#"
+            its claim is gone; waits until d has deleted it
+        "#]],
+    );
+    check(
+        &released("pv.kubernetes.io/provisioned-by: d", "11:50:00"),
+        expect![[r#""#]],
+    );
+    super::check_verdict(
+        &released(
+            "pv.kubernetes.io/provisioned-by: kubernetes.io/x, pv.kubernetes.io/migrated-to: d",
+            "11:59:50",
+        ),
+        expect![[r#"
+            its claim is gone; waits until d has deleted it
+        "#]],
+    );
+    check(&released("", "11:59:50"), expect![[r#""#]]);
+}
+
+#[test]
 fn a_claim_says_what_it_waits_for() {
     let claim = "
 kind: PersistentVolumeClaim
