@@ -283,6 +283,23 @@ impl Client {
         .await
     }
 
+    /// What a patch would make of an object.
+    pub async fn patch_dry_run(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+    ) -> Result<Bytes, Error> {
+        let mut target = path::object(rt, namespace, name, None)?;
+        let mut query = patch.query();
+        query.text("dryRun", Some("All"));
+        target.push_str(query.as_str());
+        let content_type = HeaderValue::from_static(patch.content_type());
+        let content = Some((content_type, patch.body().clone()));
+        self.exchange(Method::PATCH, &target, content).await
+    }
+
     /// Patches, and answers no more than the metadata of what came of it; see [`Client::create_metadata_only`].
     pub async fn patch_metadata_only(
         &self,

@@ -1,11 +1,12 @@
-//! What applying takes away that a server-side apply would leave: what `kubectl apply` was given before and is not any
-//! more, and what a choice excludes, in fields whose patch strategy is `retainKeys`. Pure.
+//! What applying takes away that a server-side apply would leave, because it does not know whose it is: what
+//! `kubectl apply` was given before and is not any more, and what a choice excludes, in fields whose patch strategy is
+//! `retainKeys`. Pure.
 //!
 //! `kubectl apply` tells the server which keys of such a field stay. A server-side apply has no words for that:
 //! what the server has filled in belongs to nobody and stays, so that a Deployment could never go from
 //! `RollingUpdate`, whose parameters are defaulted, to `Recreate`.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// Where `kubectl apply` keeps what it was given last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -44,31 +45,47 @@ pub(crate) fn retain_keys(live: &Value, configuration: &mut Value) {
     }
 }
 
-/// Says of what was applied last by `kubectl apply`, and is not in the new configuration, that it is to be
-/// removed. Elements of lists are left alone: a configuration cannot say that an element is to be removed.
-pub(crate) fn drop_what_was_left_out(live: &Value, configuration: &mut Value) {
-    let last = live["metadata"]["annotations"][LAST_APPLIED].as_str();
-    let last = last.and_then(|text| serde_json::from_str(text).ok());
-    if let Some(last) = last {
-        note_left_out(&last, configuration);
+/// What `kubectl apply` was given last for an object, as its annotation says.
+pub(crate) fn last_applied(live: &Value) -> Option<Value> {
+    let annotation = live["metadata"]["annotations"][LAST_APPLIED].as_str()?;
+    let mut last: Map<String, Value> = serde_json::from_str(annotation).ok()?;
+    for identity in ["apiVersion", "kind"] {
+        last.insert(identity.to_owned(), live[identity].clone());
     }
+    let metadata = last.entry("metadata").or_insert_with(|| json!({}));
+    let metadata = metadata.as_object_mut()?;
+    metadata.insert("name".to_owned(), live["metadata"]["name"].clone());
+    // kubectl writes them even if there are none, and means no others by that.
+    if metadata.get("annotations") == Some(&json!({})) {
+        metadata.remove("annotations");
+    }
+    Some(Value::Object(last))
 }
 
-fn note_left_out(last: &Value, now: &mut Value) {
-    match (last, now) {
-        (Value::Object(last), Value::Object(now)) => {
-            for (key, before) in last {
-                match now.get_mut(key) {
-                    Some(value) => note_left_out(before, value),
-                    None => drop(now.insert(key.clone(), Value::Null)),
+/// Elements of lists, by their names, that an object has and its new configuration has not.
+pub(crate) fn left_out(live: &Value, configuration: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    add_left_out("", live, configuration, &mut found);
+    found
+}
+
+fn add_left_out(field: &str, live: &Value, configuration: &Value, found: &mut Vec<String>) {
+    match (live, configuration) {
+        (Value::Object(live), Value::Object(configuration)) => {
+            for (key, value) in configuration {
+                if let Some(live) = live.get(key) {
+                    add_left_out(key, live, value, found);
                 }
             }
         }
-        (Value::Array(last), Value::Array(now)) => {
-            for element in now.iter_mut().filter(|one| one["name"].is_string()) {
-                let same = last.iter().find(|one| one["name"] == element["name"]);
-                if let Some(same) = same {
-                    note_left_out(same, element);
+        (Value::Array(live), Value::Array(configuration)) => {
+            for element in live {
+                let Some(name) = element["name"].as_str() else {
+                    continue;
+                };
+                match configuration.iter().find(|one| one["name"] == name) {
+                    Some(same) => add_left_out(field, element, same, found),
+                    None => found.push(format!("{name} of {field}")),
                 }
             }
         }

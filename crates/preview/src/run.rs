@@ -18,7 +18,7 @@ use crate::load::Load;
 use crate::log::Log;
 use crate::manifest::Manifest;
 use crate::observe::Observer;
-use crate::retain::{drop_what_was_left_out, retain_keys};
+use crate::retain::{left_out, retain_keys};
 use crate::rollout;
 use crate::state;
 use crate::world::World;
@@ -409,7 +409,13 @@ impl Run {
         };
         if let Some(before) = &before {
             retain_keys(before, &mut body);
-            drop_what_was_left_out(before, &mut body);
+            if !state::is_taken_over(before)
+                && state::take_over_last_applied(client, &resource, before)
+                    .await
+                    .is_none()
+            {
+                self.notes.extend(note_left_out(manifest, before));
+            }
         }
         let answer = match name {
             "" => client.create(&resource, namespace, body.to_string()).await,
@@ -448,6 +454,22 @@ impl Run {
         });
         Ok(())
     }
+}
+
+/// Where neither managed fields nor the annotation of `kubectl apply` tell whose a field is, nothing is removed. What a
+/// pod has and its manifest has not was added by admission.
+fn note_left_out(manifest: &Manifest, before: &Value) -> Option<String> {
+    let is_told = !before["metadata"]["managedFields"].is_null();
+    let left_out = left_out(&before["spec"], &manifest.object["spec"]);
+    if is_told || left_out.is_empty() || manifest.text("/kind") == "Pod" {
+        return None;
+    }
+    Some(format!(
+        "{} keeps {}, which the manifest leaves out: the present state does not say who added it. A snapshot printed with \
+         --show-managed-fields does",
+        manifest.name(),
+        left_out.join(", "),
+    ))
 }
 
 /// Plays the quota controller's part: what is gone no longer counts.

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use client::{Client, ListOptions};
+use api::ResourceType;
+use client::{Client, ListOptions, Patch};
 use controllers::discovery::Discovery;
 use explain::{Cause, Facts, Source};
 use nodes::stages::Stages;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::facts::text;
 use crate::manifest::Manifest;
+use crate::retain::last_applied;
 use crate::run::{Applied, FIELD_MANAGER};
 use crate::world::World;
 use crate::{PreviewError, Setup};
@@ -71,6 +74,51 @@ fn take_over_fields(object: &mut Value) {
         entry["manager"] = Value::from(FIELD_MANAGER);
         entry["operation"] = Value::from("Apply");
     }
+}
+
+/// What `kubectl apply` was given last is ours now, where nothing but its annotation tells of it: `kubectl get` leaves
+/// managed fields out. They are what a server would note of that apply. If it would refuse it today, nothing is ours.
+pub(crate) async fn take_over_last_applied(
+    client: &Client,
+    resource: &ResourceType,
+    live: &Value,
+) -> Option<()> {
+    let last = last_applied(live)?;
+    let (namespace, name) = (
+        text(live, "/metadata/namespace"),
+        text(live, "/metadata/name"),
+    );
+    let apply = Patch::Apply {
+        body: last.to_string().into(),
+        field_manager: FIELD_MANAGER.into(),
+        force: true,
+    };
+    let tried = client
+        .patch_dry_run(resource, namespace, name, &apply)
+        .await
+        .ok()?;
+    let mut tried: Value = serde_json::from_slice(&tried).ok()?;
+    let entries = tried["metadata"]["managedFields"].as_array_mut()?;
+    let at = entries.iter().position(is_ours)?;
+    let mut managed = match &live["metadata"]["managedFields"] {
+        Value::Array(held) => held.clone(),
+        _ => Vec::new(),
+    };
+    managed.push(entries.swap_remove(at));
+    let patch = json!({"metadata": {"managedFields": managed}});
+    let patch = Patch::Merge(patch.to_string().into());
+    let patched = client.patch(resource, namespace, name, None, &patch).await;
+    patched.ok().map(drop)
+}
+
+/// Is anything ours already?
+pub(crate) fn is_taken_over(live: &Value) -> bool {
+    let entries = live["metadata"]["managedFields"].as_array();
+    entries.is_some_and(|entries| entries.iter().any(is_ours))
+}
+
+fn is_ours(entry: &Value) -> bool {
+    entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply"
 }
 
 /// A pod with a problem keeps it: the simulated kubelet would start it without any.

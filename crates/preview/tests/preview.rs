@@ -502,6 +502,63 @@ fn what_was_applied_before_and_is_left_out_now_goes() {
     assert!(after(&printed(applied)) < Some(60.0), "it is gone");
 }
 
+/// Of lists, too: what `kubectl apply` was not given stays, as with kubectl, and the report says so.
+#[test]
+fn elements_that_were_applied_before_and_are_left_out_now_go() {
+    let container = |name: &str| {
+        format!(
+            "{{name: {name}, image: '{name}:1', imagePullPolicy: IfNotPresent, resources: {{}}, \
+             terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File}}"
+        )
+    };
+    let printed = |annotations: &str| {
+        let containers = format!("[{}, {}]", container("main"), container("proxy"));
+        format!(
+            "
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+  uid: 7d7f9d0c-8a38-4a52-9d2c-2a3b1d1c0a11
+  resourceVersion: '7'
+  generation: 1
+  creationTimestamp: '2023-12-31T00:00:00Z'
+  annotations: {{{annotations}}}
+spec:
+  replicas: 2
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec: {{containers: {containers}, dnsPolicy: ClusterFirst, restartPolicy: Always, schedulerName: default-scheduler, securityContext: {{}}, terminationGracePeriodSeconds: 30}}
+"
+        )
+    };
+    let applied = r#"kubectl.kubernetes.io/last-applied-configuration: '{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"annotations":{},"name":"web","namespace":"shop"},"spec":{"replicas":2,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"image":"main:1","name":"main"},{"image":"proxy:1","name":"proxy"}]}}}}'"#;
+    let smaller = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: 'main:1'}]}
+";
+    let outcome = |state: &str| {
+        let preview = run(state, smaller);
+        let whats = preview.timeline.iter().map(|entry| entry.what.clone());
+        let sets = whats.filter(|what| what.starts_with("creates")).count();
+        let notes = preview.warnings.iter().map(|one| one.text.clone());
+        (sets, notes.collect::<Vec<_>>().join("\n"))
+    };
+    assert_eq!(outcome(&printed(applied)), (1, String::new()));
+    let note = "deployment/web keeps proxy of containers, which the manifest leaves out: the present state does not say who \
+                added it. A snapshot printed with --show-managed-fields does";
+    assert_eq!(outcome(&printed("")), (0, note.to_owned()));
+}
+
 /// What others are in trouble with is not ours; what we do to them is.
 #[test]
 fn strangers_stay_out() {
