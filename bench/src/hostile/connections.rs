@@ -28,6 +28,8 @@ pub(super) enum On {
 pub(super) struct Attack {
     pub(super) name: &'static str,
     pub(super) on: On,
+    /// By the administrator; otherwise by a stranger, who gets less time.
+    pub(super) is_known: bool,
     pub(super) count: usize,
     pub(super) open: fn(&Api, usize) -> Result<Vec<Held>>,
 }
@@ -36,42 +38,49 @@ pub(super) const ATTACKS: [Attack; 7] = [
     Attack {
         name: "half-bodies",
         on: On::ApiServer,
+        is_known: true,
         count: 100,
         open: half_bodies,
     },
     Attack {
         name: "no-handshake",
         on: On::ApiServer,
+        is_known: false,
         count: 300,
         open: |api, count| several(count, || bare(api)),
     },
     Attack {
         name: "idle-tls",
         on: On::ApiServer,
+        is_known: false,
         count: 300,
         open: |api, count| several(count, || sent(api, b"")),
     },
     Attack {
         name: "half-prefaces",
         on: On::ApiServer,
+        is_known: false,
         count: 300,
         open: |api, count| several(count, || sent(api, &PREFACE[..10])),
     },
     Attack {
         name: "idle-http2",
         on: On::ApiServer,
+        is_known: false,
         count: 300,
         open: |api, count| several(count, || sent(api, PREFACE)),
     },
     Attack {
         name: "few-open-files",
         on: On::FewFiles(220),
+        is_known: false,
         count: 250,
         open: |api, count| several(count, || bare(api)),
     },
     Attack {
         name: "manager-no-handshake",
         on: On::Manager,
+        is_known: false,
         count: 300,
         open: |api, count| several(count, || bare(api)),
     },
@@ -83,17 +92,20 @@ pub(super) enum Held {
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// Whether the server still keeps it. What it says meanwhile is read and forgotten.
+/// Whether the server still keeps it. All that it has said is read and forgotten: its end comes after that.
 pub(super) fn is_open(held: &mut Held) -> bool {
     let mut said = [0; 4096];
-    let read = match held {
-        Held::Bare(stream) => stream.read(&mut said),
-        Held::Tls(stream) => stream.read(&mut said),
-    };
-    match read {
-        Ok(0) => false,
-        Ok(_) => true,
-        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+    loop {
+        let read = match held {
+            Held::Bare(stream) => stream.read(&mut said),
+            Held::Tls(stream) => stream.read(&mut said),
+        };
+        match read {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
     }
 }
 
@@ -153,4 +165,22 @@ fn half_bodies(api: &Api, count: usize) -> Result<Vec<Held>> {
         .collect();
     let opened = threads.into_iter().filter_map(|thread| thread.join().ok());
     Ok(opened.flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_the_end_does_not_hide_it() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut held = Held::Bare(stream);
+        let (mut server, _) = listener.accept().unwrap();
+        assert!(is_open(&mut held), "nothing was said yet");
+        server.write_all(b"HTTP/1.1 408").unwrap();
+        drop(server);
+        assert!(!is_open(&mut held));
+    }
 }
