@@ -199,6 +199,19 @@ impl Connection {
         namespace: &str,
         label_selector: Option<String>,
     ) -> Result<Vec<Value>, client::Error> {
+        let whole = |item: &[u8]| Some(serde_json::from_slice(item).unwrap_or_default());
+        self.list_kept(resource, namespace, label_selector, whole)
+            .await
+    }
+
+    /// What is kept of all objects of a kind.
+    pub(crate) async fn list_kept(
+        &self,
+        resource: &ResourceType,
+        namespace: &str,
+        label_selector: Option<String>,
+        keep: impl Fn(&[u8]) -> Option<Value>,
+    ) -> Result<Vec<Value>, client::Error> {
         let namespace = if resource.namespaced { namespace } else { "" };
         let mut options = ListOptions {
             label_selector,
@@ -208,11 +221,8 @@ impl Connection {
         let mut found = Vec::new();
         loop {
             let page = self.client.list(resource, namespace, &options).await?;
-            let items = page
-                .items
-                .iter()
-                .map(|item| typed(serde_json::from_slice(item).unwrap_or_default(), resource));
-            found.extend(items);
+            let kept = page.items.iter().filter_map(|item| keep(item));
+            found.extend(kept.map(|object| typed(object, resource)));
             match page.continue_token {
                 Some(token) => options.continue_token = Some(token),
                 None => return Ok(found),

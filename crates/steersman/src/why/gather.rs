@@ -8,6 +8,7 @@ use controllers::discovery::Discovery;
 use explain::{Facts, Source};
 use serde_json::Value;
 
+use super::keep;
 use crate::connect::Connection;
 
 pub(crate) struct Gatherer<'a> {
@@ -29,12 +30,7 @@ impl Gatherer<'_> {
         let mut facts = Facts::new(now, source, object);
         match explain::kind_of(&facts.object) {
             "Namespace" => self.content(name, &mut facts).await,
-            "Deployment"
-            | "ReplicaSet"
-            | "ReplicationController"
-            | "StatefulSet"
-            | "DaemonSet"
-            | "Job" => self.workload(&mut facts).await,
+            _ if is_workload(&facts.object) => self.workload(&mut facts).await,
             "CronJob" => {
                 self.add("jobs", None, &mut facts).await;
                 let uid = facts.object["metadata"]["uid"].clone();
@@ -61,11 +57,7 @@ impl Gatherer<'_> {
         }
         self.nodes_of_unready_pods(&mut facts).await;
         if resource.namespaced {
-            self.add("events", None, &mut facts).await;
-            let (events, others) = std::mem::take(&mut facts.related)
-                .into_iter()
-                .partition(|object| object["kind"] == "Event");
-            (facts.events, facts.related) = (events, others);
+            self.events(&mut facts).await;
         }
         Ok(facts)
     }
@@ -347,14 +339,34 @@ impl Gatherer<'_> {
         facts.missing.extend(self.discovery.failure());
     }
 
+    async fn events(&self, facts: &mut Facts) {
+        let Some(resource) = self.discovery.named("events") else {
+            return;
+        };
+        let wanted = keep::Events::about(facts);
+        let listed = self
+            .connection
+            .list_kept(resource, self.namespace, None, |item| wanted.keep(item));
+        match listed.await {
+            Ok(found) => facts.events = found,
+            Err(error) => {
+                facts.could_not_read(&resource.kind, cannot_list(resource, &error));
+            }
+        }
+    }
+
     async fn add(&self, plural: &str, selector: Option<&str>, facts: &mut Facts) {
         let Some(resource) = self.discovery.named(plural) else {
             return;
         };
         let selector = selector.map(str::to_owned);
+        let keep = match resource.kind == "Pod" && is_workload(&facts.object) {
+            true => keep::pod_of_workload,
+            false => keep::object,
+        };
         match self
             .connection
-            .list(resource, self.namespace, selector)
+            .list_kept(resource, self.namespace, selector, keep)
             .await
         {
             Ok(found) => {
@@ -382,7 +394,14 @@ const CLAIMS_MAX: usize = 8;
 /// More Services than this behind one Ingress are not read.
 const BACKENDS_MAX: usize = 16;
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+fn is_workload(object: &Value) -> bool {
+    matches!(
+        explain::kind_of(object),
+        "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "DaemonSet" | "Job"
+    )
+}
+
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer).and_then(Value::as_str);
     found.unwrap_or_default()
 }

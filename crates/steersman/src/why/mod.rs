@@ -4,6 +4,7 @@
 
 mod ask;
 mod gather;
+mod keep;
 
 use std::path::PathBuf;
 

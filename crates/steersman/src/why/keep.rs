@@ -1,0 +1,175 @@
+//! What is kept of the objects that an explanation reads. A workload may have thousands of pods and each of them a handful
+//! of events, of which few say why anything is as it is; read whole they take fifty times what they take on the wire.
+
+use std::collections::BTreeSet;
+
+use explain::Facts;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::gather::text;
+
+/// An object as explanations need it: who wrote which field is none of their business.
+pub(super) fn object(item: &[u8]) -> Option<Value> {
+    let mut object: Value = serde_json::from_slice(item).ok()?;
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    Some(object)
+}
+
+/// A pod of a workload. One that is ready and has never failed only counts: as such a pod, on its node, with its labels.
+pub(super) fn pod_of_workload(item: &[u8]) -> Option<Value> {
+    let mut pod = object(item)?;
+    if !is_at_work(&pod) {
+        return Some(pod);
+    }
+    let mut kept = json!({"metadata": {}, "spec": {}, "status": {}});
+    let fields = [
+        (
+            "metadata",
+            &[
+                "name",
+                "namespace",
+                "uid",
+                "labels",
+                "ownerReferences",
+                "creationTimestamp",
+            ][..],
+        ),
+        ("spec", &["nodeName"]),
+        ("status", &["phase", "conditions", "startTime"]),
+    ];
+    for (part, names) in fields {
+        for name in names {
+            if let Some(value) = pod[part].as_object_mut().and_then(|all| all.remove(*name)) {
+                kept[part][*name] = value;
+            }
+        }
+    }
+    Some(kept)
+}
+
+/// The events that tell something of the facts: about the object and what has to do with it, but for pods that are at
+/// work. A quota is told of by the events of whoever it refused, which may be anybody.
+pub(super) struct Events(Option<BTreeSet<(String, String)>>);
+
+impl Events {
+    pub(super) fn about(facts: &Facts) -> Events {
+        if explain::kind_of(&facts.object) == "ResourceQuota" {
+            return Events(None);
+        }
+        let related = facts.related.iter();
+        let related =
+            related.filter(|object| explain::kind_of(object) != "Pod" || !is_at_work(object));
+        let name = |object: &Value| {
+            let name = text(object, "/metadata/name").to_owned();
+            (explain::kind_of(object).to_owned(), name)
+        };
+        let all = std::iter::once(&facts.object).chain(related);
+        Events(Some(all.map(name).collect()))
+    }
+
+    pub(super) fn keep(&self, item: &[u8]) -> Option<Value> {
+        #[derive(Deserialize)]
+        struct Event {
+            #[serde(rename = "involvedObject")]
+            about: About,
+        }
+        #[derive(Deserialize)]
+        struct About {
+            #[serde(default)]
+            kind: String,
+            #[serde(default)]
+            name: String,
+        }
+        if let Some(wanted) = &self.0 {
+            let Event { about } = serde_json::from_slice(item).ok()?;
+            if !wanted.contains(&(about.kind, about.name)) {
+                return None;
+            }
+        }
+        object(item)
+    }
+}
+
+/// Is the pod ready, not on its way out, and was none of its containers ever restarted?
+fn is_at_work(pod: &Value) -> bool {
+    let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array);
+    let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
+    let conditions = list("/status/conditions");
+    let containers = list("/status/containerStatuses");
+    let mut containers = containers.into_iter().flatten();
+    conditions.is_some_and(|all| all.iter().any(is_ready))
+        && pod["metadata"]["deletionTimestamp"].is_null()
+        && containers.all(|one| one["restartCount"].as_i64().unwrap_or(0) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, ready: &str, restarts: i64) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "uid": name, "labels": {"app": "web"}, "managedFields": [{"manager": "x"}]},
+            "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
+            "status": {
+                "phase": "Running", "conditions": [{"type": "Ready", "status": ready}], "podIP": "10.0.0.1",
+                "containerStatuses": [{"name": "c", "restartCount": restarts}],
+            },
+        })
+    }
+
+    #[test]
+    fn pods_at_work_are_kept_as_what_they_count_for() {
+        let kept = |pod: &Value| pod_of_workload(pod.to_string().as_bytes()).unwrap();
+        assert_eq!(
+            kept(&pod("a", "True", 0)),
+            json!({
+                "metadata": {"name": "a", "uid": "a", "labels": {"app": "web"}}, "spec": {"nodeName": "n1"},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            })
+        );
+        for told in [
+            pod("b", "False", 0),
+            pod("c", "True", 1),
+            with_deletion(pod("d", "True", 0)),
+        ] {
+            let mut expected = told.clone();
+            expected["metadata"]
+                .as_object_mut()
+                .unwrap()
+                .remove("managedFields");
+            assert_eq!(kept(&told), expected);
+        }
+    }
+
+    fn with_deletion(mut pod: Value) -> Value {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        pod
+    }
+
+    #[test]
+    fn events_of_others_and_of_pods_at_work_are_passed_over() {
+        let object = |kind: &str| json!({"kind": kind, "metadata": {"name": "web"}});
+        let about = |kind: &str| {
+            let source = explain::Source::Simulation;
+            let mut facts = Facts::new(api::MicroTime::default(), source, object(kind));
+            facts.related = vec![pod("a", "True", 0), pod("b", "False", 0)];
+            let events = Events::about(&facts);
+            let of = |kind: &str, name: &str| {
+                let event = json!({"metadata": {}, "involvedObject": {"kind": kind, "name": name}});
+                events.keep(event.to_string().as_bytes()).is_some()
+            };
+            [
+                of("Deployment", "web"),
+                of("Pod", "a"),
+                of("Pod", "b"),
+                of("Job", "web"),
+            ]
+        };
+        assert_eq!(about("Deployment"), [true, false, true, false]);
+        assert_eq!(about("ResourceQuota"), [true; 4]);
+    }
+}
