@@ -37,9 +37,13 @@ impl Graph {
         let mut wakes = Wakes::default();
         let last = old;
         let old = last.filter(|old| !is_restored(old, new));
+        let was_gone = self.absent.has_any_name_of(&new.uid);
         self.note_present(kind, new);
         let slot = match self.find(&new.uid) {
             Some(slot) => {
+                if was_gone && self.node(slot).is_virtual {
+                    self.list_dependents(slot);
+                }
                 self.unveil(slot, kind, new, &mut wakes);
                 self.change_owners(slot, &new.owners, &mut wakes);
                 if old.is_none() && last.is_some() {
@@ -61,6 +65,9 @@ impl Graph {
                     being_deleted: new.is_terminating(),
                     deleting_dependents: new.is_terminating() && new.has_finalizer(FOREGROUND),
                 });
+                if was_gone {
+                    self.list_dependents(slot);
+                }
                 self.add_to_owners(slot, &new.owners, &mut wakes);
                 slot
             }
@@ -240,6 +247,16 @@ impl Graph {
         if suspicious || is_late {
             wakes.delete.push(self.node(slot).uid.clone());
         }
+    }
+
+    /// Lists under a node that had gone, and is back with a restored server, those who refer to it still. Upstream does not
+    /// know them any more: it would go before dependents that hold it up, and nobody would look at them when it has gone.
+    fn list_dependents(&mut self, owner: Slot) {
+        let uid = self.node(owner).uid.clone();
+        let refers = |node: &Node| node.owners.iter().any(|held| held.uid == uid);
+        let others = self.occupied().filter(|(slot, _)| *slot != owner);
+        let dependents = others.filter(|(_, node)| refers(node));
+        self.node_mut(owner).dependents = dependents.map(|(slot, _)| slot).collect();
     }
 
     fn put_virtual(&mut self, owner: &OwnerRef, namespace: &api::Istr) -> Slot {

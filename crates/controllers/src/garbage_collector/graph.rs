@@ -204,6 +204,12 @@ impl Graph {
         self.by_uid.get(uid).copied()
     }
 
+    /// All slots with a node.
+    pub(super) fn occupied(&self) -> impl Iterator<Item = (Slot, &Node)> {
+        let slots = (0..).zip(&self.slots);
+        slots.filter_map(|(slot, node)| Some((slot, node.as_ref()?)))
+    }
+
     pub(super) fn node(&self, slot: Slot) -> &Node {
         self.slots[slot as usize]
             .as_ref()

@@ -400,6 +400,23 @@ fn an_owner_that_comes_back_with_a_restored_server_is_not_gone() {
     assert_eq!(known(&graph, "wide"), alive);
 }
 
+/// It went, and its dependents stayed where they were; so they do when it is back.
+#[test]
+fn an_owner_that_comes_back_has_its_dependents_again() {
+    let mut graph = graph(&["ns/o", "ns/a <o!", "ns/b <o", "ns/c <p", "ns/p"]);
+    assert_eq!(gone(&mut graph, "ns/o"), "delete a b");
+    assert_eq!(gone(&mut graph, "ns/b"), "");
+    assert_eq!(observe(&mut graph, &["ns/o"]), "");
+    let foreground = "ns/o deleting +foregroundDeletion";
+    assert_eq!(update(&mut graph, "ns/o", foreground), "delete a o");
+    let blocking = graph.item(&Uid::from("o")).unwrap().blocking;
+    assert_eq!(blocking, [(Uid::from("a"), false)], "it waits");
+    assert_eq!(gone(&mut graph, "ns/o"), "delete a", "and is missed");
+    // It comes back on its way out, after another that refers to it.
+    assert_eq!(observe(&mut graph, &["ns/d <o"]), "delete o");
+    assert_eq!(observe(&mut graph, &[foreground]), "delete a d o");
+}
+
 #[test]
 fn a_dependent_that_is_seen_late_is_deleted_with_the_others() {
     let mut graph = graph(&["ns/o", "ns/a <o!"]);
