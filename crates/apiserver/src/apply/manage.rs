@@ -152,7 +152,6 @@ pub(crate) fn apply(
     let mut entries = live.map(read).unwrap_or_default();
     entries.extend(live.and_then(|live| before_first(kind, live, &entries, manager, reset)));
     let mut fields = fields_of(place, config);
-    strip(&mut fields);
     for path in reset {
         fields.remove_tree(path);
     }
@@ -161,11 +160,13 @@ pub(crate) fn apply(
     let position = entries.iter().position(|entry| entry.is_of(manager));
     let previous = position.map(|index| entries.remove(index));
     if let Some(previous) = &previous {
+        // The name too: it is nobody's, and keeps the metadata from going with the last label that was applied.
         let mut owned = fields.clone();
         let others = entries.iter().map(|entry| entry.fields.set());
         others.for_each(|fields| owned.union(fields));
         merge::prune(place, &mut merged, previous.fields.set(), &owned);
     }
+    strip(&mut fields);
     let comparison = Comparison::of(place, live.unwrap_or(&nothing), &merged);
     let mut changed = comparison.added;
     changed.union(&comparison.modified);
