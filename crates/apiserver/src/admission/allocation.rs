@@ -190,18 +190,12 @@ fn allocate_addresses(
         .collect();
     let mut addresses: Vec<Value> = list(service, "spec.clusterIPs").to_vec();
     addresses.truncate(families.len());
-    let own = |address: &str| {
-        old.is_some_and(|old| {
-            list(old, "spec.clusterIPs")
-                .iter()
-                .any(|given| given == address)
-        })
-    };
+    let held = old.map(self::addresses).unwrap_or_default();
+    let own = |address: &str| held.contains(&canonical(address));
     let taken = |address: &str| {
-        context
-            .cluster
-            .get(built_in("networking.k8s.io", "IPAddress"), "", address)
-            .is_some()
+        let kind = built_in("networking.k8s.io", "IPAddress");
+        let name = canonical(address);
+        context.cluster.get(kind, "", &name).is_some()
     };
     for (index, family) in families.iter().enumerate() {
         let ranges = ready_ranges(context, family);
@@ -273,8 +267,11 @@ fn free_address(
     if usable == 0 {
         return None;
     }
-    // UPSTREAM: the lower band is at least 16 addresses, at most 256, otherwise a sixteenth.
-    let reserved = (size / 16).clamp(16, 256).min(usable - 1);
+    // UPSTREAM: the lower band is at least 16 addresses, at most 256, otherwise a sixteenth; a small range has none.
+    let reserved = match size {
+        ..=16 => 0,
+        _ => (size / 16).clamp(16, 256).min(usable - 1),
+    };
     let span = (usable - reserved).min(u128::from(u32::MAX));
     let start = u128::from(context.random.next_u64()) % span;
     // The dynamic band from a random point on, then the reserved one; bounded so that a full range answers.
@@ -467,13 +464,19 @@ fn released(address: &str) -> Change {
     }
 }
 
-/// The cluster IPs that a Service has.
+/// The cluster IPs that a Service has, as their IPAddresses are named.
 pub(crate) fn addresses(service: &Value) -> BTreeSet<String> {
     let given = list(service, "spec.clusterIPs")
         .iter()
         .filter_map(Value::as_str);
     given
         .filter(|address| *address != "None" && !address.is_empty())
-        .map(str::to_owned)
+        .map(canonical)
         .collect()
+}
+
+/// An address in the one form of all that it may be written in: `FD00:0::5` is `fd00::5`.
+fn canonical(address: &str) -> String {
+    let parsed = address.parse::<IpAddr>();
+    parsed.map_or_else(|_| address.to_owned(), |parsed| parsed.to_string())
 }

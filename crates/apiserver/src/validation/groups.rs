@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::place::{Errors, Place};
 use super::selectors;
 use super::workloads::{not_above_all, number_or_percent};
-use crate::resources::quantity;
 
 pub(super) fn disruption_budget(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
