@@ -6,7 +6,8 @@
 //! an annotation that says so. It carries the service's labels. No Endpoints object outlives its service.
 //!
 //! **Woken by**: services; pods that a service selects, when what an endpoint says of them changes; Endpoints that
-//! somebody deletes or edits; at the start, by all Endpoints, to find those without a service.
+//! somebody deletes or edits; at the start, by all Endpoints, to find those without a service, and later by ours that
+//! come without one.
 //!
 //! **Writes**: creates, updates and deletes Endpoints; events `FailedToCreateEndpoint` and `FailedToUpdateEndpoint`.
 //!
@@ -99,6 +100,8 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
         is_beginning.clone(),
         informer.synced(),
     );
+    let services = context.informers.store::<Service>();
+    let known = services.clone();
     let controller = Loop::on_objects::<Service>(context, Backoff::DEFAULT)
         .queue("endpoint")
         .watches::<Service>(|change, queue| queue.add(change.object().key()))
@@ -111,8 +114,12 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
             Change::Added(held) => {
                 // Who elects leaders through Endpoints needs no service: they are nobody's leftovers.
                 let is_old = beginning.load(Ordering::Relaxed) || !listing.is_done();
+                let key = held.key();
                 if is_old && held.metadata.annotation(LEADER_ELECTION).is_none() {
-                    queue.add(held.key());
+                    queue.add(key);
+                } else if is_managed(held) && known.get(&key).is_none() {
+                    // Created by a request whose answer was lost, and seen when the service has gone already.
+                    queue.add_after(key, EDIT_DELAY);
                 }
             }
             Change::Updated { old, new } => {
@@ -130,7 +137,7 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
         .retries(RETRIES)
         .reconciler(EndpointsController {
             context: context.clone(),
-            services: context.informers.store::<Service>(),
+            services,
             pods,
             endpoints: informer.store().clone(),
             trigger_times: TriggerTimes::default(),

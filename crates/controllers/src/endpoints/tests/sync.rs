@@ -181,6 +181,17 @@ async fn leftovers_are_removed_at_the_start_and_only_then() {
     assert_eq!(world.written(), "", "its service may come");
 }
 
+// As after a request whose answer was lost: upstream deletes by name when the service goes, whatever its cache has.
+#[tokio::test(start_paused = true)]
+async fn endpoints_of_ours_that_are_seen_after_their_service_has_gone_are_removed() {
+    let world = running().await;
+    let ours = json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
+    let late = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "late", "labels": ours}});
+    world.create(&Endpoints::TYPE, late).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.written(), "DELETE endpoints/late");
+}
+
 // Upstream: TestSyncServiceExternalNameType, TestSyncEndpointsItemsPreserveNoSelector.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_stops_selecting_keeps_its_endpoints() {
