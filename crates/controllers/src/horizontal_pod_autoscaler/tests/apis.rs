@@ -155,9 +155,9 @@ async fn the_version_of_the_custom_metrics_api_is_asked_once_a_period() {
 async fn a_selector_of_a_metric_that_cannot_be_read_is_told_in_upstreams_words() {
     let (world, _) = running().await;
     let why = r#""Near" is not a valid label selector operator"#;
+    let mut told: Vec<String> = Vec::new();
     for (kind, target, error) in [
         ("Pods", "averageValue", "failed to get pods metric value"),
-        ("Object", "value", "failed to get object metric value"),
         (
             "Object",
             "averageValue",
@@ -196,8 +196,12 @@ async fn a_selector_of_a_metric_that_cannot_be_read_is_told_in_upstreams_words()
         let event = format!(
             "Warning FailedComputeMetricsReplicas invalid metrics (1 invalid out of 1), first error is: {error}: {why}"
         );
-        let events = world.events().await;
-        assert!(events.contains(&event), "{event} is not in {events:#?}");
+        let mut events = world.events().await;
+        events.retain(|event| {
+            event.contains("FailedComputeMetricsReplicas") && !told.contains(event)
+        });
+        assert_eq!(events, [event]);
+        told.extend(events);
         world.delete(&HorizontalPodAutoscaler::TYPE, "h").await;
     }
 }
