@@ -1,7 +1,9 @@
 //! The scale of anything: how many replicas an object of any kind is meant to have, through its subresource `scale`.
 //!
 //! Which resource an `apiVersion` and `kind` mean is known from discovery, which is asked again when a kind is not
-//! known yet, or when what it led to is gone.
+//! known yet, or when what it led to is gone: but not by each of many who look for what is not there.
+
+use std::time::Duration;
 
 use api::syntax::go_quote;
 use api::{Meta, ResourceType};
@@ -9,13 +11,23 @@ use client::Client;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::discovery::{Discovery, DiscoveryError, Known, refresh};
+
+/// For so long an answer of discovery is as good as another one.
+const SHARED: Duration = Duration::from_secs(2);
 
 /// Reads and writes scales.
 pub struct Scales {
     client: Client,
-    known: Mutex<Known>,
+    discovered: Mutex<Discovered>,
+}
+
+#[derive(Clone, Default)]
+struct Discovered {
+    known: Known,
+    asked_at: Option<Instant>,
 }
 
 /// What the subresource says.
@@ -60,7 +72,7 @@ impl Scales {
     pub fn new(client: &Client) -> Scales {
         Scales {
             client: client.clone(),
-            known: Mutex::default(),
+            discovered: Mutex::default(),
         }
     }
 
@@ -164,7 +176,7 @@ impl Scales {
 
     /// UPSTREAM: scales are asked for in the version that the server prefers, whatever the reference says.
     fn preferred(&self, resource: &ResourceType) -> ResourceType {
-        let found = self.known.lock().found.clone();
+        let found = self.discovered.lock().known.found.clone();
         let served = found.preferred_version(&resource.group, &resource.plural);
         served.map_or_else(|| resource.clone(), |served| served.resource.clone())
     }
@@ -174,7 +186,7 @@ impl Scales {
         &self,
         find: impl Fn(&Discovery) -> Option<T>,
     ) -> Result<Option<T>, DiscoveryError> {
-        let known = self.known.lock().found.clone();
+        let known = self.discovered.lock().known.found.clone();
         match find(&known) {
             Some(found) => Ok(Some(found)),
             None => Ok(find(&self.refresh().await?.found)),
@@ -182,9 +194,15 @@ impl Scales {
     }
 
     async fn refresh(&self) -> Result<Known, DiscoveryError> {
-        let known = self.known.lock().clone();
+        let Discovered { known, asked_at } = self.discovered.lock().clone();
+        if asked_at.is_some_and(|at| at.elapsed() < SHARED) {
+            return Ok(known);
+        }
         let known = refresh(&self.client, &known).await?;
-        *self.known.lock() = known.clone();
+        *self.discovered.lock() = Discovered {
+            known: known.clone(),
+            asked_at: Some(Instant::now()),
+        };
         Ok(known)
     }
 }
@@ -273,6 +291,19 @@ mod tests {
         );
         let all = scales.resources("apps/v9", "ReplicaSet").await.unwrap();
         assert_eq!(all.len(), 1, "any version will do");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_who_look_for_what_is_not_there_share_an_answer() {
+        let (world, scales) = world().await;
+        let before = world.reads_of("/apis");
+        for _ in 0..50 {
+            assert!(scales.resource("example.com/v1", "Widget").await.is_err());
+        }
+        assert_eq!(world.reads_of("/apis") - before, 1);
+        tokio::time::sleep(SHARED).await;
+        assert!(scales.resource("example.com/v1", "Widget").await.is_err());
+        assert_eq!(world.reads_of("/apis") - before, 2);
     }
 
     #[tokio::test(start_paused = true)]
