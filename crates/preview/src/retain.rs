@@ -6,7 +6,7 @@
 //! what the server has filled in belongs to nobody and stays, so that a Deployment could never go from
 //! `RollingUpdate`, whose parameters are defaulted, to `Recreate`.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// Where `kubectl apply` keeps what it was given last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -48,12 +48,18 @@ pub(crate) fn retain_keys(live: &Value, configuration: &mut Value) {
 /// What `kubectl apply` was given last for an object, as its annotation says.
 pub(crate) fn last_applied(live: &Value) -> Option<Value> {
     let annotation = live["metadata"]["annotations"][LAST_APPLIED].as_str()?;
-    let mut last: Value = serde_json::from_str(annotation).ok()?;
+    let mut last: Map<String, Value> = serde_json::from_str(annotation).ok()?;
     for identity in ["apiVersion", "kind"] {
-        last[identity] = live[identity].clone();
+        last.insert(identity.to_owned(), live[identity].clone());
     }
-    last["metadata"]["name"] = live["metadata"]["name"].clone();
-    Some(last)
+    let metadata = last.entry("metadata").or_insert_with(|| json!({}));
+    let metadata = metadata.as_object_mut()?;
+    metadata.insert("name".to_owned(), live["metadata"]["name"].clone());
+    // kubectl writes them even if there are none, and means no others by that.
+    if metadata.get("annotations") == Some(&json!({})) {
+        metadata.remove("annotations");
+    }
+    Some(Value::Object(last))
 }
 
 /// Elements of lists, by their names, that an object has and its new configuration has not.

@@ -414,7 +414,7 @@ impl Run {
                     .await
                     .is_none()
             {
-                self.note_left_out(manifest, before);
+                self.notes.extend(note_left_out(manifest, before));
             }
         }
         let answer = match name {
@@ -456,22 +456,20 @@ impl Run {
     }
 }
 
-impl Run {
-    /// Where neither managed fields nor the annotation of `kubectl apply` tell whose a field is, nothing is removed. What a
-    /// pod has and its manifest has not was added by admission.
-    fn note_left_out(&mut self, manifest: &Manifest, before: &Value) {
-        let is_told = !before["metadata"]["managedFields"].is_null();
-        let left_out = left_out(&before["spec"], &manifest.object["spec"]);
-        if is_told || left_out.is_empty() || manifest.text("/kind") == "Pod" {
-            return;
-        }
-        self.notes.push(format!(
-            "{} keeps {}, which the manifest leaves out: the present state does not say who added it. A snapshot printed \
-             with --show-managed-fields does",
-            manifest.name(),
-            left_out.join(", "),
-        ));
+/// Where neither managed fields nor the annotation of `kubectl apply` tell whose a field is, nothing is removed. What a
+/// pod has and its manifest has not was added by admission.
+fn note_left_out(manifest: &Manifest, before: &Value) -> Option<String> {
+    let is_told = !before["metadata"]["managedFields"].is_null();
+    let left_out = left_out(&before["spec"], &manifest.object["spec"]);
+    if is_told || left_out.is_empty() || manifest.text("/kind") == "Pod" {
+        return None;
     }
+    Some(format!(
+        "{} keeps {}, which the manifest leaves out: the present state does not say who added it. A snapshot printed with \
+         --show-managed-fields does",
+        manifest.name(),
+        left_out.join(", "),
+    ))
 }
 
 /// Plays the quota controller's part: what is gone no longer counts.

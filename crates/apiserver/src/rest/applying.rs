@@ -69,13 +69,13 @@ impl Context {
 
     /// UPSTREAM: what stands twice is refused or warned of by itself, before the fields that nobody knows.
     fn report_repetitions(&mut self, duplicates: &[String]) -> Result<(), Status> {
-        let why = duplicates
+        let mut why = duplicates
             .iter()
             .map(|sentence| format!("error converting YAML to JSON: {sentence}"));
         match self.info.query.get("fieldValidation") {
             "Ignore" => {}
             "Strict" => {
-                if let Some(why) = why.last() {
+                if let Some(why) = why.next_back() {
                     let message = format!("error strict decoding YAML: {why}");
                     return Err(Status::bad_request(message));
                 }

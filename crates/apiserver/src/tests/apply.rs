@@ -335,3 +335,32 @@ async fn kubectl_takes_over_what_is_as_it_applied_it() {
     let (code, taken) = apply(&server, &path, "fieldManager=kubectl", wanted).await;
     assert_eq!(code, 200, "{taken}");
 }
+
+/// The name is nobody's field, and yet the metadata does not go with the last label.
+#[tokio::test(start_paused = true)]
+async fn the_last_label_that_was_applied_can_be_left_out() {
+    let server = Server::new();
+    let path = "/api/v1/namespaces/default/configmaps/c";
+    let object = |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}});
+    let (code, _) = apply(
+        &server,
+        path,
+        "fieldManager=me",
+        object(json!({"name": "c", "labels": {"a": "b"}, "annotations": {}})),
+    )
+    .await;
+    assert_eq!(code, 201);
+    let (code, left) = apply(
+        &server,
+        path,
+        "fieldManager=me",
+        object(json!({"name": "c"})),
+    )
+    .await;
+    assert_eq!(
+        (code, &left["metadata"]["name"]),
+        (200, &json!("c")),
+        "{left}"
+    );
+    assert_eq!(left["metadata"]["labels"], Value::Null);
+}

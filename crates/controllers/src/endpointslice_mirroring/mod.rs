@@ -108,7 +108,7 @@ pub fn controller(context: &Context, settings: Settings) -> Controller {
     let metrics = MirrorMetrics::new(&context.metrics);
     let slices = OwnSlices::new(context, CONTROLLER, metrics.changes.clone());
     let own = slices.clone();
-    Loop::on::<Key>(context, BACKOFF)
+    Loop::on_objects::<Endpoints>(context, BACKOFF)
         .queue("endpoint_slice_mirroring")
         .watches::<Endpoints>(|change, queue| {
             let concerns = match &change {

@@ -86,7 +86,9 @@ status: {{phase: Released, lastPhaseTransitionTime: '2026-01-01T{since}Z'}}"
     };
     super::check_verdict(
         &released("pv.kubernetes.io/provisioned-by: d", "11:59:50"),
-        expect!["its claim is gone; waits until d has deleted it"],
+        expect![[r#"
+            its claim is gone; waits until d has deleted it
+        "#]],
     );
     check(
         &released("pv.kubernetes.io/provisioned-by: d", "11:50:00"),
@@ -97,7 +99,9 @@ status: {{phase: Released, lastPhaseTransitionTime: '2026-01-01T{since}Z'}}"
             "pv.kubernetes.io/provisioned-by: kubernetes.io/x, pv.kubernetes.io/migrated-to: d",
             "11:59:50",
         ),
-        expect!["its claim is gone; waits until d has deleted it"],
+        expect![[r#"
+            its claim is gone; waits until d has deleted it
+        "#]],
     );
     check(&released("", "11:59:50"), expect![[r#""#]]);
 }

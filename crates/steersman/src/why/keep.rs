@@ -155,7 +155,7 @@ mod tests {
         let object = |kind: &str| json!({"kind": kind, "metadata": {"name": "web"}});
         let about = |kind: &str| {
             let source = explain::Source::Simulation;
-            let mut facts = Facts::new(api::MicroTime::default(), source, object(kind));
+            let mut facts = Facts::new(api::Time::default(), source, object(kind));
             facts.related = vec![pod("a", "True", 0), pod("b", "False", 0)];
             let events = Events::about(&facts);
             let of = |kind: &str, name: &str| {
