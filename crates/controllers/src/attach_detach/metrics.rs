@@ -6,7 +6,7 @@ use runtime::Context;
 use runtime::metrics::Stability;
 
 use super::caches::Caches;
-use super::names::{flex_driver, plugin_of};
+use super::names::{flex_driver, is_built_in, plugin_of};
 use super::plan::Force;
 
 pub struct AttachMetrics {
@@ -47,6 +47,10 @@ impl AttachMetrics {
     pub fn count(&self, caches: &Caches) {
         let mut in_use: HashMap<(String, String), f64> = HashMap::default();
         let mut wanted: HashMap<(String, String), f64> = HashMap::default();
+        let is_managed = |node: &str| {
+            let node = caches.nodes.store().find("", node);
+            node.is_some_and(|node| node.is_attach_managed())
+        };
         for pod in caches.pods.list() {
             if pod.node_name.is_empty() {
                 continue;
@@ -57,7 +61,7 @@ impl AttachMetrics {
                 let plugin = plugin_of(volume);
                 let node = pod.node_name.to_string();
                 *in_use.entry((node.clone(), plugin)).or_default() += 1.0;
-                if !pod.has_left_volumes() {
+                if !pod.has_left_volumes() && is_managed(&node) {
                     wanted.insert((node, volume.to_string()), 1.0);
                 }
             }
@@ -73,6 +77,13 @@ impl AttachMetrics {
         for attachment in caches.attachments.list() {
             if let Some(volume) = caches.volume_of(&attachment) {
                 self.add(&volume, "actual_state_of_world");
+            }
+        }
+        // Of what nobody has to attach the lists of nodes are all that there is.
+        for node in caches.nodes.store().list() {
+            let listed = node.status.volumes_attached.iter();
+            for held in listed.filter(|held| is_built_in(&held.name)) {
+                self.add(&held.name, "actual_state_of_world");
             }
         }
     }

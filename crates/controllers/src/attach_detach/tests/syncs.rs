@@ -24,14 +24,14 @@ fn settings() -> config::AttachDetach {
     }
 }
 
-struct Scene {
-    world: World,
-    context: Context,
+pub(super) struct Scene {
+    pub(super) world: World,
+    pub(super) context: Context,
 }
 
 impl Scene {
     /// A claim that is bound to a volume, two nodes, and the controller.
-    async fn new() -> Scene {
+    pub(super) async fn new() -> Scene {
         let mut scene = Scene::before().await;
         scene.start().await;
         scene
@@ -64,7 +64,7 @@ impl Scene {
         world.wait_until_idle().await;
     }
 
-    async fn create_volume(&self, name: &str, mode: &str, source: Value) {
+    pub(super) async fn create_volume(&self, name: &str, mode: &str, source: Value) {
         let world = &self.world;
         let claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
@@ -91,7 +91,7 @@ impl Scene {
             .await;
     }
 
-    async fn create_node(&self, name: &str) {
+    pub(super) async fn create_node(&self, name: &str) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
@@ -116,7 +116,7 @@ impl Scene {
             .await;
     }
 
-    async fn create_pod(&self, name: &str, node: &str, claim: &str) {
+    pub(super) async fn create_pod(&self, name: &str, node: &str, claim: &str) {
         self.create_pod_with(
             name,
             node,
@@ -156,7 +156,7 @@ impl Scene {
         self.world.wait_until_idle().await;
     }
 
-    async fn delete_pod(&self, name: &str) {
+    pub(super) async fn delete_pod(&self, name: &str) {
         let now = client::DeleteOptions {
             grace_period_seconds: Some(0),
             ..client::DeleteOptions::default()
@@ -523,21 +523,6 @@ async fn a_list_that_somebody_wiped_is_written_again() {
             {"name": "foreign.example.com/x", "devicePath": "/dev/x"}, {"name": VOLUME, "devicePath": ""},
         ])
     );
-}
-
-/// Upstream: TestVolumesInUseMetricCollection, TestTotalVolumesMetricCollection.
-#[tokio::test(start_paused = true)]
-async fn volumes_are_counted() {
-    let scene = Scene::new().await;
-    scene.create_pod("web", "n1", "data").await;
-    let metrics = scene.context.metrics.render();
-    for line in [
-        "storage_count_attachable_volumes_in_use{node=\"n1\",volume_plugin=\"kubernetes.io/csi:d.example.com\"} 1",
-        "attachdetach_controller_total_volumes{plugin_name=\"kubernetes.io/csi:d.example.com\",state=\"desired_state_of_world\"} 1",
-        "attachdetach_controller_total_volumes{plugin_name=\"kubernetes.io/csi:d.example.com\",state=\"actual_state_of_world\"} 1",
-    ] {
-        assert!(metrics.contains(line), "{metrics}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,6 +58,17 @@ fn parts_follow_each_other() {
     assert_eq!(nth("2001:db8::/32", 33, 1), "2001:db8:8000::/33");
     assert_eq!(nth("2001:db8::/60", 68, 31), "2001:db8:0:1:f000::/68");
     assert_eq!(nth("2001:db8::/112", 128, 7), "2001:db8::7/128");
+    // Below, across and above the middle of an address.
+    assert_eq!(nth("fd4d:85a3:1::/50", 63, 5140), "fd4d:85a3:1:2828::/63");
+    assert_eq!(nth("fd4d::/32", 48, 5140), "fd4d:0:1414::/48");
+    assert_eq!(
+        nth("fd4d:0:1234:ff00::/56", 72, 5140),
+        "fd4d:0:1234:ff14:1400::/72"
+    );
+    assert_eq!(
+        nth("fd4d:0:1234:0:1234::/80", 96, 20),
+        "fd4d:0:1234:0:1234:14::/96"
+    );
 }
 
 // Upstream: TestCIDRSet_RandomishAllocation, TestCIDRSet_AllocationOccupied.
@@ -99,12 +110,66 @@ fn to_occupy_or_release_twice_counts_once() {
     let mut set = set("10.42.0.0/16", 24);
     let part = cidr("10.42.5.0/24");
     assert_eq!((set.occupy(&part), set.occupy(&part)), (Ok(1), Ok(0)));
-    assert_eq!((set.release(&part), set.release(&part)), (Ok(1), Ok(0)));
+    // Of four one is taken already.
+    assert_eq!(set.occupy(&cidr("10.42.9.0/24")), Ok(1));
+    assert_eq!(set.occupy(&cidr("10.42.8.0/22")), Ok(3));
+    let other = cidr("10.42.9.0/24");
+    assert_eq!((set.release(&other), set.release(&other)), (Ok(1), Ok(0)));
+    assert_eq!(set.release(&cidr("10.42.4.0/22")), Ok(1));
     let free = (0..).take_while(|_| set.allocate_next().is_ok()).count();
-    assert_eq!(free, 256);
+    assert_eq!(free, 256 - 3);
 }
 
 // Upstream: TestGetBitforCIDR, TestOccupy.
+#[test]
+fn a_network_takes_the_parts_that_lie_in_it() {
+    // The first and the last part that are taken.
+    let taken = |cluster: &str, prefix: u8, network: &str| {
+        let mut fresh = set(cluster, prefix);
+        let all: Vec<Cidr> = (0..fresh.max())
+            .map(|_| fresh.allocate_next().unwrap().cidr)
+            .collect();
+        let mut set = set(cluster, prefix);
+        if set.occupy(&cidr(network)).is_err() {
+            return "out of range".to_owned();
+        }
+        let mut free = std::collections::BTreeSet::new();
+        while let Ok(part) = set.allocate_next() {
+            free.insert(part.cidr);
+        }
+        let taken: Vec<usize> = (0..all.len())
+            .filter(|at| !free.contains(&all[*at]))
+            .collect();
+        let (first, last) = (taken[0], taken[taken.len() - 1]);
+        assert_eq!(taken.len(), last - first + 1, "one after the other");
+        format!("{first} to {last}")
+    };
+    let check = |cluster: &str, prefix: u8, network: &str, expected: &str| {
+        assert_eq!(taken(cluster, prefix, network), expected, "{network}");
+    };
+    check("10.0.0.0/8", 16, "10.0.0.0/16", "0 to 0");
+    check("fd00::/8", 16, "fd00::/16", "0 to 0");
+    check("10.0.0.0/8", 16, "10.77.0.0/16", "77 to 77");
+    check("fd00::/8", 16, "fd4d::/16", "77 to 77");
+    check("172.20.0.0/16", 24, "172.20.100.0/24", "100 to 100");
+    check("fd4d::/16", 24, "fd4d:6400::/24", "100 to 100");
+    check("172.20.0.0/16", 24, "172.21.3.0/24", "out of range");
+    check("fd4d::/16", 24, "fd5d:100::/24", "out of range");
+    check("10.0.0.0/8", 16, "10.0.0.0/8", "0 to 255");
+    check("fd4d:1:200::/40", 48, "fd4d:1:200::/40", "0 to 255");
+    check("10.0.0.0/8", 16, "8.0.0.0/5", "0 to 255");
+    check("fd4d:1:200::/40", 48, "fd4d:1::/33", "0 to 255");
+    check("10.9.0.0/16", 32, "10.9.0.0/16", "0 to 65535");
+    check("fd4d:1:2::/48", 64, "fd4d:1:2::/48", "0 to 65535");
+    check("10.0.0.0/7", 16, "11.0.0.0/15", "256 to 257");
+    check("fd4d:1:a00::/39", 48, "fd4d:1:b00::/47", "256 to 257");
+    check("10.0.0.0/7", 15, "11.0.0.0/15", "128 to 128");
+    check("fd4d:1:a00::/39", 47, "fd4d:1:b00::/47", "128 to 128");
+    check("10.0.0.0/7", 18, "11.0.0.0/15", "1024 to 1031");
+    check("fd4d:1:a00::/39", 50, "fd4d:1:b00::/47", "1024 to 1031");
+}
+
+// Upstream: TestOccupy.
 #[test]
 fn networks_of_any_size_take_the_parts_that_they_touch() {
     let occupy =
@@ -151,6 +216,7 @@ fn a_network_is_divided_into_as_many_parts_as_the_map_can_hold() {
     assert_eq!(new("2001:db8:85a3::/48", 64), Ok(1 << 16));
     assert_eq!(new("2001:db8::/32", 49), Err(CidrSetError::TooBig));
     assert_eq!(new("2001:db8::/16", 64), Err(CidrSetError::TooBig));
+    assert_eq!(new("10.0.0.0/16", 24), Ok(256));
     assert_eq!(new("10.0.0.0/24", 16), Err(CidrSetError::TooSmall));
     assert_eq!(new("10.0.0.0/24", 33), Err(CidrSetError::TooSmall));
 }
