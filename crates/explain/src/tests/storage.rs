@@ -92,7 +92,17 @@ status: {{phase: Released, lastPhaseTransitionTime: '2026-01-01T{since}Z'}}"
     );
     check(
         &released("pv.kubernetes.io/provisioned-by: d", "11:50:00"),
-        expect![[r#""#]],
+        expect![[r#"
+            persistentvolume/v: its claim is gone; waits until d has deleted it, for 10m now
+
+            wants       to give 1Gi, ReadWriteOnce to a claim
+
+            sees        phase Released, claim shop/data, reclaim policy Delete
+
+            would help  see whether d runs
+
+            Source: the controllers themselves, at https://here.
+        "#]],
     );
     super::check_verdict(
         &released(
@@ -103,7 +113,21 @@ status: {{phase: Released, lastPhaseTransitionTime: '2026-01-01T{since}Z'}}"
             its claim is gone; waits until d has deleted it
         "#]],
     );
-    check(&released("", "11:59:50"), expect![[r#""#]]);
+    check(
+        &released("", "11:59:50"),
+        expect![[r#"
+        persistentvolume/v: its claim is gone; no driver deletes it: it was not provisioned by one
+
+        wants       to give 1Gi, ReadWriteOnce to a claim
+
+        sees        phase Released, claim shop/data, reclaim policy Delete
+
+        would help  kubectl delete persistentvolume/v
+                    deletes the object, and nothing of what is stored
+
+        Source: the controllers themselves, at https://here.
+    "#]],
+    );
 }
 
 #[test]

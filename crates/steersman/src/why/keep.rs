@@ -63,8 +63,8 @@ impl Events {
         let related =
             related.filter(|object| explain::kind_of(object) != "Pod" || !is_at_work(object));
         let name = |object: &Value| {
-            let name = text(object, "/metadata/name").to_owned();
-            (explain::kind_of(object).to_owned(), name)
+            let of = |pointer: &str| text(object, pointer).to_owned();
+            (of("/kind"), of("/metadata/name"))
         };
         let all = std::iter::once(&facts.object).chain(related);
         Events(Some(all.map(name).collect()))
@@ -150,9 +150,17 @@ mod tests {
         pod
     }
 
+    fn version(kind: &str) -> &str {
+        match kind {
+            "Deployment" => "apps/v1",
+            "ResourceQuota" => "v1",
+            _ => "example.com/v1",
+        }
+    }
+
     #[test]
     fn events_of_others_and_of_pods_at_work_are_passed_over() {
-        let object = |kind: &str| json!({"kind": kind, "metadata": {"name": "web"}});
+        let object = |kind: &str| json!({"apiVersion": version(kind), "kind": kind, "metadata": {"name": "web"}});
         let about = |kind: &str| {
             let source = explain::Source::Simulation;
             let mut facts = Facts::new(api::Time::default(), source, object(kind));
@@ -170,6 +178,7 @@ mod tests {
             ]
         };
         assert_eq!(about("Deployment"), [true, false, true, false]);
+        assert_eq!(about("Widget"), [false, false, true, false]);
         assert_eq!(about("ResourceQuota"), [true; 4]);
     }
 }
