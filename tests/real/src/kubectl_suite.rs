@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -61,6 +61,12 @@ pub struct Servers {
     port: u16,
 }
 
+/// How a function ended.
+pub struct Outcome {
+    pub passed: bool,
+    pub seconds: u64,
+}
+
 /// Why a function is not expected to pass, if it is not.
 pub fn exception(function: &str, flavor: Flavor) -> Option<&'static str> {
     let found = EXCEPTIONS
@@ -110,8 +116,9 @@ impl Scripts {
         Ok(functions)
     }
 
-    /// Whether one function passes, in a namespace of its own. What it said is in the file.
-    pub fn run(&self, function: &str, servers: &mut Servers, log: &Path) -> Result<bool> {
+    /// Runs one function, in a namespace of its own. What it said is in the file.
+    pub fn run(&self, function: &str, servers: &mut Servers, log: &Path) -> Result<Outcome> {
+        let started = Instant::now();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("kubectl/function.sh");
         let said = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new("timeout");
@@ -134,7 +141,10 @@ impl Scripts {
         }
         let status = command.status().context("cannot run timeout")?;
         servers.check_alive()?;
-        Ok(status.success())
+        Ok(Outcome {
+            passed: status.success(),
+            seconds: started.elapsed().as_secs(),
+        })
     }
 }
 

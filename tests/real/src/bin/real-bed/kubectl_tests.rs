@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Result, bail};
 use real_tests::Flavor;
 use real_tests::installation::{self, Installation};
-use real_tests::kubectl_suite::{Scripts, Servers, exception};
+use real_tests::kubectl_suite::{Outcome, Scripts, Servers, exception};
 
 /// Runs all functions, or those that are named, and says which do not do what is expected of them.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
@@ -47,9 +46,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (mut passed, mut unexpected) = (0, Vec::new());
     let mut servers = Servers::start(&scripts, flavor, &installation)?;
     for function in &chosen {
-        let started = Instant::now();
         let log = logs.join(format!("{function}.log"));
-        let passes = scripts.run(function, &mut servers, &log)?;
+        let Outcome {
+            passed: passes,
+            seconds,
+        } = scripts.run(function, &mut servers, &log)?;
         if !passes {
             // Whatever it left would fail others.
             servers = Servers::start(&scripts, flavor, &installation)?;
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             (true, Some(_)) => "passed, which was not expected any more".to_owned(),
             (false, None) => format!("FAILED: {}", log.display()),
         };
-        println!("{function}: {outcome} ({} s)", started.elapsed().as_secs());
+        println!("{function}: {outcome} ({seconds} s)");
         if passes == why.is_some() {
             unexpected.push(function.as_str());
         }
