@@ -215,17 +215,17 @@ fn document(kinds: &[&Arc<Kind>], words: &Words<'_>) -> String {
     }
     let head = json!({"title": "Kubernetes", "version": crate::discovery::GIT_VERSION});
     let paths = Value::Object(paths);
-    let mut out = format!(
-        "{{\"openapi\":\"3.0.0\",\"info\":{head},\"paths\":{paths},\"components\":{{\"schemas\":{{"
-    );
+    let mut out =
+        format!("{{\"openapi\":\"3.0.0\",\"info\":{head},\"paths\":{paths},\"components\":{{");
     let mut first = true;
     schemas.each(words, |name, schema| {
-        if !std::mem::take(&mut first) {
-            out.push(',');
-        }
+        out.push_str(match std::mem::take(&mut first) {
+            true => "\"schemas\":{",
+            false => ",",
+        });
         out.push_str(&format!("{}:{schema}", Value::from(name)));
     });
-    out.push_str("}}}");
+    out.push_str(if first { "}}" } else { "}}}" });
     out
 }
 

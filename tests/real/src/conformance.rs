@@ -5,8 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -24,7 +23,7 @@ const LIMIT: &str = "2h";
 const NODES: &str = "3";
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
-/// What is asked to run.
+/// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Choice<'a> {
     /// The specs that are listed.
@@ -92,27 +91,39 @@ pub fn run(
         Choice::Listed => focus_on(listed),
         Choice::Matching(pattern) => pattern.to_owned(),
     };
-    // It fails where a spec does; what counts is the report.
-    let status = Command::new(installation.command("ginkgo"))
-        .args(["--no-color", "--succinct", "--procs", AT_A_TIME])
-        .args(["--timeout", LIMIT, "--output-dir"])
-        .arg(folder)
-        .args(["--json-report", "report.json", "--focus", &focus])
-        .arg(installation.command("e2e.test"))
-        .args(["--", "--provider=skeleton", "--dump-logs-on-failure=false"])
-        .arg(format!("--kubeconfig={}", kubeconfig.display()))
-        .arg(format!(
-            "--kubectl-path={}",
-            installation.command("kubectl").display()
-        ))
+    let path = |path: &Path| path.display().to_string();
+    let mut arguments: Vec<String> = vec![
         // Configuration and caches of kubectl stay out of the user's.
-        .env("HOME", folder)
-        .current_dir(folder)
-        .stdout(fs::File::create(folder.join("specs.log"))?)
-        .status()
-        .context("cannot run ginkgo")?;
-    let report = fs::read_to_string(&report)
-        .with_context(|| format!("the specs ended with {status} and left no report"))?;
+        format!("HOME={}", path(folder)),
+        path(&installation.command("ginkgo")),
+        "--no-color".to_owned(),
+        "--succinct".to_owned(),
+        format!("--procs={AT_A_TIME}"),
+        format!("--timeout={LIMIT}"),
+        format!("--output-dir={}", path(folder)),
+        "--json-report=report.json".to_owned(),
+        format!("--focus={focus}"),
+        path(&installation.command("e2e.test")),
+    ];
+    arguments.extend([
+        "--".to_owned(),
+        "--provider=skeleton".to_owned(),
+        "--dump-logs-on-failure=false".to_owned(),
+        format!("--kubeconfig={}", path(&kubeconfig)),
+        format!("--kubectl-path={}", path(&installation.command("kubectl"))),
+    ]);
+    let mut specs = Process::start("specs", Path::new("env"), &arguments, folder)?;
+    // It fails where a spec does; what counts is the report.
+    let status = loop {
+        match specs.ended() {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_secs(1)),
+        }
+    };
+    let report = fs::read_to_string(&report).with_context(|| {
+        let said = specs.last_lines();
+        format!("the specs ended with {status} and left no report; {said}")
+    })?;
     parse_report(&report)
 }
 
@@ -126,7 +137,7 @@ fn start_cluster(folder: &Path, kubeconfig: &Path) -> Result<Process> {
         format!("--data-dir={}", folder.join("data").display()),
         format!("--kubeconfig={}", kubeconfig.display()),
     ];
-    let program: PathBuf = installation::steersman_binary()?;
+    let program = installation::steersman_binary()?;
     let mut cluster = Process::start("up", &program, &arguments, folder)?;
     wait::until("the cluster to be up", START_DEADLINE, || {
         if let Some(status) = cluster.ended() {

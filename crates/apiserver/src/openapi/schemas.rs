@@ -112,7 +112,11 @@ fn object(ty: &'static Type, prose: &Prose) -> Value {
         describe(&mut schema, prose.of(ty.name, field.name));
         properties.insert(field.name.to_owned(), schema);
     }
-    let mut schema = json!({"type": "object", "properties": properties});
+    let mut schema = json!({"type": "object"});
+    // UPSTREAM: what is empty is left out.
+    if !properties.is_empty() {
+        schema["properties"] = Value::Object(properties);
+    }
     describe(&mut schema, prose.of(ty.name, ""));
     let required: Vec<&str> = ty
         .fields

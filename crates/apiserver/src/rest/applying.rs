@@ -69,18 +69,18 @@ impl Context {
 
     /// UPSTREAM: what stands twice is refused or warned of by itself, before the fields that nobody knows.
     fn report_repetitions(&mut self, duplicates: &[String]) -> Result<(), Status> {
-        let mut why = duplicates
-            .iter()
-            .map(|sentence| format!("error converting YAML to JSON: {sentence}"));
+        // Of YAML there is one sentence for all.
+        let Some(sentence) = duplicates.first() else {
+            return Ok(());
+        };
+        let why = format!("error converting YAML to JSON: {sentence}");
         match self.info.query.get("fieldValidation") {
             "Ignore" => {}
             "Strict" => {
-                if let Some(why) = why.next_back() {
-                    let message = format!("error strict decoding YAML: {why}");
-                    return Err(Status::bad_request(message));
-                }
+                let message = format!("error strict decoding YAML: {why}");
+                return Err(Status::bad_request(message));
             }
-            _ => self.warnings.extend(why),
+            _ => self.warnings.push(why),
         }
         Ok(())
     }

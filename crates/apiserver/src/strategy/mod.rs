@@ -100,6 +100,7 @@ pub fn prepare_update(kind: &Kind, new: &mut Value, old: &Value, now: &str) {
     }
     match (&*kind.group, &*kind.kind) {
         ("", "Namespace") => copy(new, old, "spec.finalizers"),
+        ("", "Pod") => pod::raise_grace_period(new),
         ("", "Service") => services::prepare_update(new, old),
         ("", "PersistentVolumeClaim") => normalize_data_source(new, Some(old)),
         ("", "ServiceAccount") => clean_secret_references(new),

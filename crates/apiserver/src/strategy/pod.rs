@@ -9,11 +9,15 @@ use crate::fields::{at, copy, integer, list, list_mut, object_mut, set, text};
 use crate::kinds::Kind;
 use crate::resources;
 
-pub(super) fn prepare_create(pod: &mut Value, now: &str) {
-    // UPSTREAM: no time at all means a second.
+/// UPSTREAM: less than no time means a second, in whatever is written.
+pub(super) fn raise_grace_period(pod: &mut Value) {
     if integer(pod, "spec.terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         set(pod, "spec.terminationGracePeriodSeconds", 1);
     }
+}
+
+pub(super) fn prepare_create(pod: &mut Value, now: &str) {
+    raise_grace_period(pod);
     let class = resources::qos_class(pod);
     set(
         pod,

@@ -129,12 +129,41 @@ async fn where_pods_of_an_idle_job_go_and_what_they_ask_for_may_change() {
 
 /// Clients in Go print what they read and read that again, and compare.
 #[tokio::test(start_paused = true)]
-async fn openapi_documents_have_no_empty_lists() {
+async fn openapi_documents_have_no_empty_lists_or_objects() {
     let server = Server::new();
-    for path in ["api/v1", "apis/admissionregistration.k8s.io/v1"] {
+    for path in [
+        "api/v1",
+        "apis/admissionregistration.k8s.io/v1",
+        "apis/apiextensions.k8s.io/v1",
+    ] {
         let (code, document) = server.get(&format!("/openapi/v3/{path}")).await;
         assert_eq!(code, 200);
-        let paths = document["paths"].to_string();
-        assert!(!paths.contains("\"parameters\":[]"), "{path}");
+        let (paths, types) = (&document["paths"], &document["components"]["schemas"]);
+        assert!(!paths.to_string().contains("\"parameters\":[]"), "{path}");
+        let is_empty = |(_, ty): &(&String, &Value)| ty["properties"] == json!({});
+        let empty = types.as_object().unwrap().iter().find(is_empty);
+        assert_eq!(empty, None, "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn less_than_no_grace_period_is_a_second_in_updates_too() {
+    let server = Server::new();
+    server.pod("p", "").await;
+    let path = format!("{PODS}/p");
+    let change = json!({"spec": {"terminationGracePeriodSeconds": 1}});
+    assert_eq!(server.patch(&path, "merge-patch", change).await.0, 422);
+    let made = json!({"metadata": {"name": "q"}, "spec": {"terminationGracePeriodSeconds": -1,
+        "containers": [{"name": "c", "image": "i"}]}});
+    let (code, mut pod) = server.post(PODS, made).await;
+    assert_eq!(
+        (code, &pod["spec"]["terminationGracePeriodSeconds"]),
+        (201, &json!(1))
+    );
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(-1);
+    let (code, updated) = server.put(&format!("{PODS}/q"), pod).await;
+    assert_eq!(
+        (code, &updated["spec"]["terminationGracePeriodSeconds"]),
+        (200, &json!(1))
+    );
 }

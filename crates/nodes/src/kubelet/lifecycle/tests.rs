@@ -234,10 +234,10 @@ fn init_containers_run_in_order_and_sidecars_stay() {
         ordered,
         1000,
         expect![[r#"
-            0s Pending first:PodInitializing proxy:PodInitializing second:PodInitializing main:PodInitializing
-            0s Pending first:Running proxy:PodInitializing second:PodInitializing main:PodInitializing | Pulling Pulled Created Started
-            3s Pending first:Completed(0)+ready proxy:Running+ready second:Running main:PodInitializing | Pulling Pulled Created Started Pulling Pulled Created Started
-            5s Running ready first:Completed(0)+ready proxy:Running+ready second:Completed(0)+ready main:Running+ready | Pulling Pulled Created Started"#]],
+        0s Pending first:PodInitializing proxy:PodInitializing second:PodInitializing main:PodInitializing
+        0s Pending first:Running proxy:PodInitializing second:PodInitializing main:PodInitializing | Pulling Pulled Created Started
+        3s Pending first:Completed(0)+ready proxy:Running+ready second:Running main:PodInitializing | Pulling Pulled Created Started Pulling Pulled Created Started
+        5s Running ready first:Completed(0)+ready proxy:Running+ready second:Completed(0)+ready main:Running+ready | Pulling Pulled Created Started"#]],
     );
 }
 

@@ -1,10 +1,6 @@
 //! The test cluster from the command line: what `cargo xtask real`, `differential` and `conformance` run.
 #![expect(clippy::print_stdout, reason = "a command line tool prints its result")]
 #![expect(clippy::print_stderr, reason = "and its failures")]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "real servers live in real time"
-)]
 
 mod conformance;
 mod differential;
