@@ -1,6 +1,7 @@
 //! Repairs the record of cluster IPs at the start: what a Service has is marked as taken, and what no Service has is
-//! free. Mirrors `pkg/registry/core/service/ipallocator/controller/repairip.go`, which looks every few minutes; here every
-//! write keeps both in step, and only data of another version, or of another server, can differ.
+//! free. Mirrors `pkg/registry/core/service/ipallocator/controller/repairip.go`, which also looks at every change and tells
+//! of it in events. Here writes of Services keep both in step, and a marker that somebody deletes is missing until the next
+//! start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
