@@ -642,20 +642,8 @@ pub(crate) fn boot(shared: &Arc<Shared>, advertise: Option<(std::net::IpAddr, u1
                 }
             }
         }
-        if let Some(repair) = bootstrap::addresses::repair(transaction) {
-            for name in &repair.leaked {
-                transaction.remove(&repair.kind, name);
-            }
-            for mut marker in repair.missing {
-                let name = marker["metadata"]["name"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                metadata_mut(&mut marker);
-                stamp(shared, &mut marker);
-                transaction.put(&repair.kind, &name, &marker, None);
-            }
-        }
+        // Nobody else writes yet: no marker can be ahead of its Service.
+        bootstrap::addresses::repair(shared, transaction, i64::MAX);
         Ok(())
     });
     debug_assert!(stored.is_ok(), "storing boot objects has no way to fail");

@@ -141,8 +141,9 @@ pub async fn serve(
     if let Some(proxy) = front_proxy {
         shared.aggregation.identify(&proxy.certificate, &proxy.key);
     }
-    let checking = crate::aggregation::keep_checking(shared);
-    tokio::pin!(checking);
+    let checking = crate::aggregation::keep_checking(shared.clone());
+    let repairing = crate::bootstrap::addresses::keep_repairing(shared);
+    tokio::pin!(checking, repairing);
     if let Ok(address) = listener.local_addr() {
         tracing::info!("Serving securely on {address}");
     }
@@ -170,8 +171,9 @@ pub async fn serve(
                 continue;
             }
             accepted = listener.accept() => accepted,
-            // It never ends.
+            // They never end.
             () = &mut checking => continue,
+            () = &mut repairing => continue,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,

@@ -1,6 +1,7 @@
 //! The whole server, called as clients call it, on virtual time.
 
 mod access;
+mod addresses;
 mod aggregation;
 mod apply;
 mod at_rest;
