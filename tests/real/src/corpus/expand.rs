@@ -297,7 +297,8 @@ fn webhooks(step: &Step) -> Result<Vec<Request>> {
     let which = text(step, "webhooks")?;
     let hooks = step.get("hooks").and_then(Value::as_array);
     let hooks = hooks.context("webhooks need a list: hooks")?;
-    let mut configured = vec![hook(&json!({"mode": "deny-code"}), "secrets")?];
+    let sign = json!({"mode": "deny-code", "name": "sign.example.com"});
+    let mut configured = vec![hook(&sign, "secrets")?];
     for given in hooks {
         configured.push(hook(given, "configmaps")?);
     }
