@@ -5,7 +5,7 @@ use api::syntax;
 use serde_json::Value;
 
 use super::place::{Errors, Place};
-use crate::resources::quantity;
+use crate::resources::{is_whole, quantity};
 
 /// Who asks: it decides which names are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) fn requirements(errors: &mut Errors, place: &Place<'_>, usage: Use) {
             if let Some(page) = page
                 && let Some(given) = quantity(amount.value)
                 && page.sign() > 0
-                && given.milli_value() % page.milli_value() != 0
+                && !(is_whole(&page) && given.value() % page.value() == 0)
             {
                 let shown = amount.text();
                 let why = format!("{shown} is not positive integer multiple of {name}");
@@ -168,7 +168,7 @@ pub(super) fn value(errors: &mut Errors, name: &str, place: &Place<'_>) {
             | "services.loadbalancers"
     );
     let whole = counted || name.starts_with("count/") || is_extended_name(name);
-    if whole && amount.milli_value() % 1000 != 0 {
+    if whole && !is_whole(&amount) {
         errors.invalid(place, "must be an integer");
     }
 }

@@ -352,3 +352,43 @@ fn what_an_autoscaler_has_already_it_may_keep() {
         "status.currentReplicas: Invalid value: -1: must be greater than or equal to 0"
     );
 }
+
+fn quota(spec: Value) -> String {
+    let quota = serde_json::json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec,
+    });
+    let (kind, object) = prepared(&quota);
+    said(create(&kind, &object))
+}
+
+#[test]
+fn counts_are_whole_however_large_they_are() {
+    use serde_json::json;
+    for amount in ["0", "1k", "5Pi", "8Ei", "1e99", "1e999"] {
+        assert_eq!(quota(json!({"hard": {"pods": amount}})), "", "{amount}");
+    }
+    for amount in ["1m", "1.5", "9223372036854775.5"] {
+        let found = quota(json!({"hard": {"pods": amount}}));
+        assert!(found.ends_with("must be an integer"), "{amount}: {found}");
+    }
+}
+
+#[test]
+fn huge_pages_come_whole_however_many_there_are() {
+    use serde_json::json;
+    let found = |amount: &str| {
+        let amounts = json!({"cpu": "1", "hugepages-2Mi": amount});
+        let container = json!({
+            "name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+            "resources": {"limits": amounts, "requests": amounts},
+        });
+        let (kind, object) = prepared(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]},
+        }));
+        said(create(&kind, &object))
+    };
+    for whole in ["2Mi", "1Gi", "5Ei"] {
+        assert_eq!(found(whole), "", "{whole}");
+    }
+    assert!(found("3Mi").ends_with("3Mi is not positive integer multiple of hugepages-2Mi"));
+}

@@ -15,6 +15,7 @@ pub(crate) use idle::{in_a_box, of as without_effect};
 
 use crate::fields::{at, entry, integer, list, text};
 use crate::kinds::Kind;
+use crate::resources;
 
 const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -233,9 +234,7 @@ fn renamed_label(key: &str) -> Option<String> {
 
 /// Bytes come whole.
 fn fractional(said: &mut Vec<String>, path: Arguments<'_>, name: &str, amount: &Value) {
-    let part =
-        crate::resources::quantity(amount).is_some_and(|amount| amount.milli_value() % 1000 != 0);
-    if part {
+    if resources::quantity(amount).is_some_and(|amount| !resources::is_whole(&amount)) {
         let shown = amount.as_str().unwrap_or_default();
         said.push(format!(
             "{path}[{name}]: fractional byte value \"{shown}\" is invalid, must be an integer"

@@ -49,3 +49,21 @@ fn an_update_that_leaves_the_template_alone_is_not_told_again() {
     assert_eq!(of(kind, &deployment, None).len(), 2);
     assert_eq!(of(kind, &deployment, Some(&deployment)), [""; 0]);
 }
+
+#[test]
+fn only_fractions_of_bytes_are_warned_of() {
+    let claim = |storage: &str| {
+        let claim = serde_json::json!({"spec": {"resources": {"requests": {"storage": storage}}}});
+        let kind = crate::kinds::find("", "PersistentVolumeClaim").unwrap();
+        of(kind, &claim, None)
+    };
+    for whole in ["1Gi", "5Pi", "8Ei", "1e99"] {
+        assert_eq!(claim(whole), [""; 0], "{whole}");
+    }
+    assert_eq!(
+        claim("1500m"),
+        [
+            "spec.resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer"
+        ]
+    );
+}
