@@ -144,6 +144,11 @@ pub(super) fn is_standard(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
+/// Names that the quota system counts itself.
+pub(super) fn is_standard_quota(name: &str) -> bool {
+    !name.contains('/') && is_standard(name) && !matches!(name, "storage" | "serviceaccounts")
+}
+
 fn is_extended(name: &str) -> bool {
     let native = name.contains("kubernetes.io/") || name.starts_with("requests.");
     !native && syntax::validate_qualified_name(&format!("requests.{name}")).is_empty()

@@ -373,6 +373,103 @@ fn counts_are_whole_however_large_they_are() {
     }
 }
 
+/// Upstream: `TestValidateResourceQuota`, rows that the corpus does not have.
+#[test]
+fn a_quota_counts_what_its_scopes_can_tell_apart() {
+    use serde_json::json;
+    let scoped = |scope: &str, resource: &str| {
+        let by_name = quota(json!({"hard": {resource: "1"}, "scopes": [scope]}));
+        let expression = json!({"scopeName": scope, "operator": "Exists"});
+        let selector = json!({"matchExpressions": [expression]});
+        let by_selector = quota(json!({"hard": {resource: "1"}, "scopeSelector": selector}));
+        (by_name, by_selector)
+    };
+    let pods = ["pods", "cpu", "memory", "limits.cpu", "requests.memory"];
+    let other = [
+        "services",
+        "secrets",
+        "requests.storage",
+        "ephemeral-storage",
+        "hugepages-2Mi",
+    ];
+    let claims = ["persistentvolumeclaims", "requests.storage"];
+    // What the quota system does not know itself is nobody's.
+    let foreign = ["count/deployments.apps", "example.com/gpu"];
+    let check = |scope: &str, resource: &str, is_valid: bool| {
+        let (by_name, by_selector) = scoped(scope, resource);
+        let why = "unsupported scope applied to resource";
+        let shown = format!("spec.scopes: Invalid value: [\"{scope}\"]: {why}");
+        assert_eq!(
+            by_name,
+            if is_valid { "" } else { shown.as_str() },
+            "{scope} {resource}"
+        );
+        assert_eq!(by_selector.is_empty(), is_valid, "{scope} {resource}");
+        let at = "spec.scopeSelector.matchExpressions: Invalid value: {";
+        assert!(is_valid || by_selector.starts_with(at) && by_selector.ends_with(why));
+    };
+    for scope in [
+        "Terminating",
+        "NotTerminating",
+        "NotBestEffort",
+        "PriorityClass",
+        "CrossNamespacePodAffinity",
+    ] {
+        pods.iter()
+            .chain(&foreign)
+            .for_each(|resource| check(scope, resource, true));
+        other
+            .iter()
+            .for_each(|resource| check(scope, resource, false));
+    }
+    check("BestEffort", "pods", true);
+    check("BestEffort", "cpu", false);
+    check("BestEffort", "count/deployments.apps", true);
+    for resource in claims.iter().chain(&foreign) {
+        check("VolumeAttributesClass", resource, true);
+    }
+    check("VolumeAttributesClass", "pods", false);
+}
+
+#[test]
+fn scopes_of_a_quota_that_have_no_values_are_asked_to_exist() {
+    use serde_json::json;
+    let found = |scope: &str, operator: &str| {
+        let values = if operator == "In" {
+            json!(["a"])
+        } else {
+            json!([])
+        };
+        let expression = json!({"scopeName": scope, "operator": operator, "values": values});
+        quota(
+            json!({"hard": {"example.com/gpu": "1"}, "scopeSelector": {"matchExpressions": [expression]}}),
+        )
+    };
+    let bare = [
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "CrossNamespacePodAffinity",
+    ];
+    for scope in bare {
+        assert_eq!(found(scope, "Exists"), "");
+        for operator in ["In", "DoesNotExist"] {
+            assert_eq!(
+                found(scope, operator),
+                format!(
+                    "spec.scopeSelector.matchExpressions.operator: Invalid value: \"{operator}\": must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+                )
+            );
+        }
+    }
+    assert_eq!(found("PriorityClass", "In"), "");
+    assert_eq!(
+        found("Foo", "Exists"),
+        "spec.scopeSelector.matchExpressions.scopeName: Invalid value: \"Foo\": unsupported scope"
+    );
+}
+
 #[test]
 fn huge_pages_come_whole_however_many_there_are() {
     use serde_json::json;
