@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use api::syntax;
 use serde_json::Value;
 
+use super::addresses::canonical_cidr;
 use super::certificate_signature;
-use super::place::{Errors, Place, cidr};
+use super::place::{Errors, Place};
 use super::resources::not_negative;
 use crate::resources::quantity;
 use api::Cidr;
@@ -219,14 +220,8 @@ pub(super) fn service_cidr(errors: &mut Errors, root: &Place<'_>) {
     }
     let mut families = BTreeSet::new();
     for range in ranges.items() {
-        errors.syntax(&range, cidr);
-        let Some(parsed) = Cidr::parse(range.text()) else {
-            continue;
-        };
-        if parsed.nth(0).to_string() != range.text().split('/').next().unwrap_or_default() {
-            errors.invalid(&range, "must not have bits set beyond the prefix length");
-        }
-        if !families.insert(range.text().contains(':')) {
+        errors.syntax(&range, canonical_cidr);
+        if Cidr::parse(range.text()).is_some() && !families.insert(range.text().contains(':')) {
             errors.invalid(&ranges, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
         }
     }

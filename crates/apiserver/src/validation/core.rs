@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use api::syntax;
 use serde_json::{Value, json};
 
-use super::place::{Errors, Place, cidr, config_key};
+use super::addresses::cidr;
+use super::place::{Errors, Place, config_key};
 use super::{resources, scheduling};
 use crate::fields::text;
 use crate::resources::{amounts, quantity};

@@ -7,6 +7,8 @@ use crate::fields::{set, text};
 use crate::kinds::Registry;
 use crate::{defaults, schema, strategy};
 
+mod addresses;
+
 fn prepared(sent: &Value) -> (std::sync::Arc<Kind>, Value) {
     let registry = Registry::default();
     let kind = registry

@@ -1,6 +1,7 @@
 //! What is allowed but unwise or on its way out, said in `Warning` headers. Mirrors `WarningsOnCreate`
 //! of upstream's strategies and `pkg/api/*/warnings.go`.
 
+mod addresses;
 mod definitions;
 mod idle;
 mod pod;
@@ -89,8 +90,11 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
                 said.push("spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail".to_owned());
             }
         }
-        ("discovery.k8s.io", "EndpointSlice") if text(new, "addressType") == "FQDN" => {
-            said.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        ("discovery.k8s.io", "EndpointSlice") => {
+            if text(new, "addressType") == "FQDN" {
+                said.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+            }
+            addresses::slice(new, &mut said);
         }
         ("networking.k8s.io", "Ingress")
             if entry(new, "metadata.annotations", "kubernetes.io/ingress.class").is_some() =>
@@ -133,10 +137,13 @@ fn name(kind: &Kind, object: &Value, said: &mut Vec<String>) {
 
 fn core(kind: &Kind, object: &Value, said: &mut Vec<String>) {
     match &*kind.kind {
-        "Endpoints" => said.push(
-            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-                .to_owned(),
-        ),
+        "Endpoints" => {
+            said.push(
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+                    .to_owned(),
+            );
+            addresses::endpoints(object, said);
+        }
         "Service" => service(object, said),
         "Node" if !text(object, "spec.externalID").is_empty() => {
             said.push(
