@@ -223,6 +223,8 @@ fn a_certificate_request_is_signed_with_the_key_that_it_is_about() {
     let made = params.serialize_request(&rcgen::KeyPair::generate().unwrap());
     let der = made.unwrap().der().to_vec();
     assert_eq!(fault(&block(&der)), "");
+    let with_header = block(&der).replacen("-----\n", "-----\nFoo: bar\n\n", 1);
+    assert_eq!(fault(&with_header), "", "nobody looks at headers");
     let mut tampered = der.clone();
     let at = der.windows(4).position(|four| four == b"jane").unwrap();
     tampered[at] = b'd';
