@@ -43,6 +43,11 @@ pub(crate) fn amounts(value: &Value, path: &str) -> Amounts {
     amounts::lenient(at(value, path)).unwrap_or_default()
 }
 
+/// Whether an amount has no fraction, however large it is.
+pub(crate) fn is_whole(amount: &Quantity) -> bool {
+    amount.clone().round_up(0)
+}
+
 pub(crate) fn quantity(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => Quantity::parse(text).ok(),

@@ -119,7 +119,7 @@ impl Decoder {
             | (Shape::String, Value::String(_))
             | (Shape::Boolean, Value::Bool(_))
             | (Shape::Number, Value::Number(_))
-            | (Shape::IntOrString, Value::String(_) | Value::Number(_)) => {}
+            | (Shape::IntOrString, Value::String(_)) => {}
             (Shape::Ref(ty), Value::Object(fields)) => self.object(ty, fields)?,
             (Shape::List(item), Value::Array(items)) => {
                 for (index, value) in items.iter_mut().enumerate() {
@@ -147,7 +147,7 @@ impl Decoder {
                     }
                 }
             }
-            (Shape::Integer, Value::Number(number)) => {
+            (Shape::Integer | Shape::IntOrString, Value::Number(number)) => {
                 let fits = number
                     .as_i64()
                     .is_some_and(|value| i32::try_from(value).is_ok());
@@ -375,12 +375,12 @@ fn go_type(shape: &Shape) -> String {
         Shape::List(item) => format!("[]{}", go_type(item)),
         Shape::Map(item) => format!("map[string]{}", go_type(item)),
         Shape::String => "string".to_owned(),
-        Shape::Integer => "int32".to_owned(),
+        // UPSTREAM: what is no string is read as an int32.
+        Shape::Integer | Shape::IntOrString => "int32".to_owned(),
         Shape::Long => "int64".to_owned(),
         Shape::Number => "float64".to_owned(),
         Shape::Boolean => "bool".to_owned(),
         Shape::Quantity => "resource.Quantity".to_owned(),
-        Shape::IntOrString => "intstr.IntOrString".to_owned(),
         Shape::Time => "v1.Time".to_owned(),
         Shape::MicroTime => "v1.MicroTime".to_owned(),
         Shape::Bytes => "[]uint8".to_owned(),

@@ -223,6 +223,46 @@ fn values_of_the_wrong_type_are_refused() {
     );
 }
 
+/// The messages are those of upstream's decoder: what is no string is read as an int32.
+#[test]
+fn numbers_beside_strings_are_int32() {
+    let budget = |value| {
+        let kind = ("policy", "v1", "PodDisruptionBudget");
+        decoded(kind, json!({"spec": {"minAvailable": value}}))
+    };
+    for value in [
+        json!(0),
+        json!(-1),
+        json!(2_147_483_647),
+        json!("1.5"),
+        json!("99999999999"),
+    ] {
+        assert_eq!(
+            budget(value.clone()).unwrap().object["spec"]["minAvailable"],
+            value
+        );
+    }
+    for (value, found) in [
+        (json!(1.5), "number 1.5"),
+        (json!(2_147_483_648_i64), "number 2147483648"),
+        (json!(99_999_999_999_i64), "number 99999999999"),
+        (json!(true), "bool"),
+        (json!({}), "object"),
+    ] {
+        let place = "PodDisruptionBudgetSpec.spec.minAvailable";
+        assert_eq!(
+            budget(value).unwrap_err(),
+            format!("json: cannot unmarshal {found} into Go struct field {place} of type int32")
+        );
+    }
+    let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 1.5}}}});
+    assert!(decoded(("apps", "v1", "Deployment"), surge).is_err());
+    let probe = json!({"name": "c", "livenessProbe": {"tcpSocket": {"port": 99_999_999_999_i64}}});
+    assert!(decoded(POD, json!({"spec": {"containers": [probe]}})).is_err());
+    let port = json!({"port": 80, "targetPort": 80.5});
+    assert!(decoded(("", "v1", "Service"), json!({"spec": {"ports": [port]}})).is_err());
+}
+
 #[test]
 fn every_kind_says_what_it_is() {
     assert!(types().count() > 500);

@@ -9,9 +9,10 @@ use ring::signature::{
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::error::X509Error;
 use x509_parser::oid_registry::{OID_PKCS1_SHA256WITHRSA, OID_PKCS1_SHA512WITHRSA};
-use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
+
+use super::pem::{Block, blocks};
 
 /// UPSTREAM: the smallest key that Go verifies with.
 const LEAST_RSA_BITS: usize = 1024;
@@ -23,12 +24,11 @@ const SEQUENCE: u8 = 0x30;
 pub(super) fn verify(encoded: &str) -> Result<(), String> {
     let no_pem = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
     let text = STANDARD.decode(encoded).map_err(|_| no_pem())?;
-    let (_, pem) = parse_x509_pem(&text).map_err(|_| no_pem())?;
-    if pem.label != "CERTIFICATE REQUEST" {
-        return Err(no_pem());
-    }
-    let (rest, request) =
-        X509CertificationRequest::from_der(&pem.contents).map_err(|_| der_fault(&pem.contents))?;
+    let text = String::from_utf8_lossy(&text);
+    let blocks = blocks(&text);
+    let is_request = |block: &&Block<'_>| block.label == "CERTIFICATE REQUEST";
+    let der = &blocks.first().filter(is_request).ok_or_else(no_pem)?.der;
+    let (rest, request) = X509CertificationRequest::from_der(der).map_err(|_| der_fault(der))?;
     if !rest.is_empty() {
         return Err("asn1: syntax error: trailing data".to_owned());
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use api::syntax;
 use serde_json::Value;
 
+use super::addresses::canonical_cidr;
 use super::certificate_signature;
-use super::place::{Errors, Place, cidr};
+use super::place::{Errors, Place};
 use super::resources::not_negative;
 use crate::resources::quantity;
 use api::Cidr;
@@ -140,36 +141,61 @@ pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
     }
 }
 
+/// The longest domain of a signer.
+const SUBDOMAIN_MAX: usize = 253;
+
+/// A domain, and a path that has room for the name of a namespace's object: `namespace.name`.
+const SIGNER_NAME_MAX: usize = SUBDOMAIN_MAX + 1 + SUBDOMAIN_MAX + 1 + 63;
+
 /// A domain and a path, as in `example.com/signer`.
 pub(super) fn signer_name(errors: &mut Errors, signer: &Place<'_>) {
     if signer.text().is_empty() {
         errors.required(signer, "");
         return;
     }
-    let Some((domain, path)) = signer.text().split_once('/') else {
+    let Some((domain, path)) = signer
+        .text()
+        .split_once('/')
+        .filter(|(_, path)| !path.contains('/'))
+    else {
         errors.invalid(
             signer,
             "must be a fully qualified domain and path of the form 'example.com/signer-name'",
         );
         return;
     };
-    let shown = Value::from(domain);
-    let place = signer.showing(&shown);
-    for label in domain.split('.') {
-        for fault in syntax::validate_dns1123_label(label) {
-            errors.invalid(&place, &format!("validating label \"{label}\": {fault}"));
-        }
+    if domain.len() > SUBDOMAIN_MAX {
+        errors.too_long(signer, SUBDOMAIN_MAX);
     }
-    if domain.split('.').count() < 2 {
+    signer_labels(errors, signer, domain, syntax::validate_dns1123_label);
+    if !domain.contains('.') {
         errors.invalid(
-            &place,
+            &signer.showing(&Value::from(domain)),
             "should be a domain with at least two segments separated by dots",
         );
     }
-    for part in path.split('.') {
-        for fault in syntax::validate_dns1123_subdomain(part) {
-            errors.invalid(signer, &fault);
-        }
+    signer_labels(errors, signer, path, syntax::validate_dns1123_subdomain);
+    if signer.text().len() > SIGNER_NAME_MAX {
+        errors.too_long(signer, SIGNER_NAME_MAX);
+    }
+}
+
+/// The first label that is wrong stands for all of them.
+fn signer_labels(
+    errors: &mut Errors,
+    signer: &Place<'_>,
+    segment: &str,
+    check: fn(&str) -> Vec<String>,
+) {
+    let shown = Value::from(segment);
+    let faulty = segment.split('.').find(|label| !check(label).is_empty());
+    let Some(label) = faulty else {
+        return;
+    };
+    for fault in check(label) {
+        let label = syntax::go_quote(label);
+        let why = format!("validating label {label}: {fault}");
+        errors.invalid(&signer.showing(&shown), &why);
     }
 }
 
@@ -219,14 +245,8 @@ pub(super) fn service_cidr(errors: &mut Errors, root: &Place<'_>) {
     }
     let mut families = BTreeSet::new();
     for range in ranges.items() {
-        errors.syntax(&range, cidr);
-        let Some(parsed) = Cidr::parse(range.text()) else {
-            continue;
-        };
-        if parsed.nth(0).to_string() != range.text().split('/').next().unwrap_or_default() {
-            errors.invalid(&range, "must not have bits set beyond the prefix length");
-        }
-        if !families.insert(range.text().contains(':')) {
+        errors.syntax(&range, canonical_cidr);
+        if Cidr::parse(range.text()).is_some() && !families.insert(range.text().contains(':')) {
             errors.invalid(&ranges, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
         }
     }
@@ -317,5 +337,50 @@ pub(super) fn priority_level(errors: &mut Errors, root: &Place<'_>) {
             }
         }
         _ => errors.not_supported(&kind, &["Exempt", "Limited"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Upstream: `TestValidateSignerName`.
+    #[test]
+    fn names_of_signers_are_refused_in_upstreams_words() {
+        let faults = |name: &str| {
+            let mut errors = Errors::default();
+            signer_name(&mut errors, &Place::root(&Value::from(name)));
+            let causes = errors.0.into_iter().map(|cause| cause.message);
+            causes.collect::<Vec<String>>()
+        };
+        let label = "a lowercase RFC 1123 label must consist";
+        let subdomain = "a lowercase RFC 1123 subdomain must consist";
+        let form =
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        let check = |name: &str, shown: &str, why: &str| {
+            let [found] = faults(name).try_into().unwrap();
+            let wanted = format!("Invalid value: \"{shown}\": {why}");
+            assert!(found.starts_with(&wanted), "{found}");
+        };
+        assert_eq!(faults("example.com/a.b"), [""; 0]);
+        check("plain", "plain", form);
+        check("example.com/a/b", "example.com/a/b", form);
+        check(
+            "A.B.com/x",
+            "A.B.com",
+            &format!("validating label \"A\": {label}"),
+        );
+        check(
+            "example.com/X.Y",
+            "X.Y",
+            &format!("validating label \"X\": {subdomain}"),
+        );
+        check(
+            "example.com/",
+            "",
+            &format!("validating label \"\": {subdomain}"),
+        );
+        let long = format!("{}.com/x", vec!["a".repeat(60); 5].join("."));
+        assert_eq!(faults(&long), ["Too long: may not be more than 253 bytes"]);
     }
 }

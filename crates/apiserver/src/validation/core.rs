@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use api::syntax;
 use serde_json::{Value, json};
 
-use super::place::{Errors, Place, cidr, config_key};
+use super::addresses::cidr;
+use super::place::{Errors, Place, config_key};
 use super::{resources, scheduling};
+use crate::fields::text;
 use crate::resources::{amounts, quantity};
 
 /// What a ConfigMap or Secret may hold in all: etcd's own limit is a little above.
@@ -259,52 +261,118 @@ pub(super) fn resource_quota(errors: &mut Errors, root: &Place<'_>) {
     quota_scopes(errors, &spec, &hard);
 }
 
+const QUOTA_SCOPES: [&str; 7] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+];
+
+/// Objects are in one of these scopes or not: there is no value to select.
+const SCOPES_WITHOUT_VALUES: [&str; 5] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "CrossNamespacePodAffinity",
+];
+
 fn quota_scopes(errors: &mut Errors, spec: &Place<'_>, hard: &Place<'_>) {
-    const SCOPES: [&str; 7] = [
-        "Terminating",
-        "NotTerminating",
-        "BestEffort",
-        "NotBestEffort",
-        "PriorityClass",
-        "CrossNamespacePodAffinity",
-        "VolumeAttributesClass",
-    ];
     let scopes = spec.field("scopes");
-    let names: BTreeSet<_> = scopes.items().map(|scope| scope.text()).collect();
-    for scope in &names {
-        if !SCOPES.contains(scope) {
+    for scope in scopes.items() {
+        if !QUOTA_SCOPES.contains(&scope.text()) {
             errors.invalid(&scopes, "unsupported scope");
         }
-        for (resource, _) in hard.entries() {
-            if *scope == "BestEffort" && resource != "pods" {
-                errors.invalid(&scopes, "unsupported scope applied to resource");
-            }
-        }
+        scope_fits_all(errors, &scopes, scope.text(), hard);
     }
+    let names = scopes.items().map(|scope| scope.text()).collect();
+    conflicting_scopes(errors, &scopes, &names);
+
+    let selector = spec.field("scopeSelector");
+    let expressions = selector.field("matchExpressions");
+    let mut names = BTreeSet::new();
+    for expression in expressions.items() {
+        // UPSTREAM: no index in these paths.
+        let bare = expressions.showing(expression.value);
+        let (scope, operator) = (bare.field("scopeName"), bare.field("operator"));
+        if !QUOTA_SCOPES.contains(&scope.text()) {
+            errors.invalid(&scope, "unsupported scope");
+        }
+        let shown = expressions.showing(selector.value);
+        scope_fits_all(errors, &shown, scope.text(), hard);
+        if SCOPES_WITHOUT_VALUES.contains(&scope.text()) && operator.text() != "Exists" {
+            errors.invalid(&operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");
+        }
+        scope_values(errors, &operator, &bare.field("values"));
+        names.insert(text(expression.value, "scopeName"));
+    }
+    conflicting_scopes(errors, &expressions.showing(scopes.value), &names);
+}
+
+fn scope_values(errors: &mut Errors, operator: &Place<'_>, values: &Place<'_>) {
+    match operator.text() {
+        "In" | "NotIn" if values.is_empty() => {
+            errors.required(
+                values,
+                "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+            );
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            errors.invalid(
+                values,
+                "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+            );
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        _ => errors.invalid(operator, "not a valid selector operator"),
+    }
+}
+
+fn conflicting_scopes(errors: &mut Errors, place: &Place<'_>, names: &BTreeSet<&str>) {
     for pair in [
         ["BestEffort", "NotBestEffort"],
         ["Terminating", "NotTerminating"],
     ] {
         if pair.iter().all(|scope| names.contains(scope)) {
-            errors.invalid(&scopes, "conflicting scopes");
+            errors.invalid(place, "conflicting scopes");
         }
     }
-    let selector = spec.field("scopeSelector");
-    let expressions = selector.field("matchExpressions");
-    for expression in expressions.items() {
-        // UPSTREAM: no index in these paths.
-        let bare = expressions.showing(expression.value);
-        let (operator, values) = (bare.field("operator"), bare.field("values"));
-        match operator.text() {
-            "In" | "NotIn" if values.is_empty() => {
-                errors.required(&values, "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector");
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                errors.invalid(&values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector");
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => errors.invalid(&operator, "not a valid selector operator"),
+}
+
+/// A scope goes with every standard resource that is limited.
+fn scope_fits_all(errors: &mut Errors, place: &Place<'_>, scope: &str, hard: &Place<'_>) {
+    for (resource, _) in hard.entries() {
+        if resources::is_standard_quota(resource) && !scope_fits(scope, resource) {
+            errors.invalid(place, "unsupported scope applied to resource");
         }
+    }
+}
+
+/// Whether objects that a standard resource counts can be told apart by a scope.
+fn scope_fits(scope: &str, resource: &str) -> bool {
+    match scope {
+        "BestEffort" => resource == "pods",
+        "VolumeAttributesClass" => {
+            matches!(resource, "persistentvolumeclaims" | "requests.storage")
+        }
+        "Terminating"
+        | "NotTerminating"
+        | "NotBestEffort"
+        | "PriorityClass"
+        | "CrossNamespacePodAffinity" => matches!(
+            resource,
+            "pods"
+                | "cpu"
+                | "memory"
+                | "limits.cpu"
+                | "limits.memory"
+                | "requests.cpu"
+                | "requests.memory"
+        ),
+        _ => true,
     }
 }
 

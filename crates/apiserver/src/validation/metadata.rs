@@ -3,6 +3,7 @@
 use api::syntax;
 use serde_json::Value;
 
+use super::addresses::canonical_ip_address;
 use super::place::{Errors, Place};
 use crate::kinds::Kind;
 use crate::status::Cause;
@@ -20,20 +21,7 @@ pub(super) fn name_check(kind: &Kind) -> fn(&str) -> Vec<String> {
         ("rbac.authorization.k8s.io", _) | ("certificates.k8s.io", "ClusterTrustBundle") => {
             syntax::validate_path_segment
         }
-        ("networking.k8s.io", "IPAddress") => |name| match name.parse::<std::net::IpAddr>() {
-            Ok(address) if address.to_string() == name => Vec::new(),
-            _ => {
-                let zeros = name
-                    .split('.')
-                    .any(|part| part.len() > 1 && part.starts_with('0'));
-                let why = if zeros && name.split('.').count() == 4 {
-                    "must not have leading 0s"
-                } else {
-                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-                };
-                vec![why.to_owned()]
-            }
-        },
+        ("networking.k8s.io", "IPAddress") => canonical_ip_address,
         _ => syntax::validate_dns1123_subdomain,
     }
 }

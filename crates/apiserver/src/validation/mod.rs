@@ -4,6 +4,7 @@
 //! The functions run on decoded, defaulted and prepared objects, so they need not ask whether a value
 //! has the right type. They answer everything that is wrong at once, as upstream does.
 
+pub(crate) mod addresses;
 mod autoscalers;
 mod batch;
 mod certificate_requests;
@@ -126,7 +127,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
     match (&*kind.group, &*kind.kind) {
         ("", "Pod") => pod::create(errors, root),
         ("", "PodTemplate") => pod::template(errors, &root.field("template")),
-        ("", "Service") => services::service(errors, root),
+        ("", "Service") => services::service(errors, root, &Value::Null),
         ("", "Endpoints") => services::endpoints(errors, root),
         ("", "ConfigMap") => core::config_map(errors, root),
         ("", "Secret") => core::secret(errors, root),

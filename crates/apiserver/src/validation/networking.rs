@@ -6,7 +6,8 @@ use api::Cidr;
 use api::syntax;
 use serde_json::{Value, json};
 
-use super::place::{Errors, Place, cidr, port_name};
+use super::addresses::cidr;
+use super::place::{Errors, Place, port_name};
 use super::selectors;
 
 pub(super) fn ingress(errors: &mut Errors, root: &Place<'_>) {

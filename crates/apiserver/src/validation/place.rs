@@ -362,20 +362,6 @@ pub(super) fn port_name(name: &str) -> Vec<String> {
     faults
 }
 
-pub(super) fn ip_address(text: &str) -> Vec<String> {
-    match text.parse::<std::net::IpAddr>() {
-        Ok(_) => Vec::new(),
-        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
-    }
-}
-
-pub(super) fn cidr(text: &str) -> Vec<String> {
-    match api::Cidr::parse(text) {
-        Some(_) => Vec::new(),
-        None => vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()],
-    }
-}
-
 /// Keys of ConfigMaps and Secrets, which become file names.
 pub(super) fn config_key(key: &str) -> Vec<String> {
     let mut faults = Vec::new();

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use api::syntax;
 use serde_json::{Value, json};
 
-use super::place::{Errors, Place, ip_address};
+use super::addresses::ip_address;
+use super::place::{Errors, Place};
 use super::{containers, metadata, pod_os, resources, scheduling, volumes};
 
 /// The largest user or group id.

@@ -5,7 +5,7 @@ use api::syntax;
 use serde_json::Value;
 
 use super::place::{Errors, Place};
-use crate::resources::quantity;
+use crate::resources::{is_whole, quantity};
 
 /// Who asks: it decides which names are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) fn requirements(errors: &mut Errors, place: &Place<'_>, usage: Use) {
             if let Some(page) = page
                 && let Some(given) = quantity(amount.value)
                 && page.sign() > 0
-                && given.milli_value() % page.milli_value() != 0
+                && !(is_whole(&page) && given.value() % page.value() == 0)
             {
                 let shown = amount.text();
                 let why = format!("{shown} is not positive integer multiple of {name}");
@@ -144,6 +144,11 @@ pub(super) fn is_standard(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
+/// Names that the quota system counts itself.
+pub(super) fn is_standard_quota(name: &str) -> bool {
+    !name.contains('/') && is_standard(name) && !matches!(name, "storage" | "serviceaccounts")
+}
+
 fn is_extended(name: &str) -> bool {
     let native = name.contains("kubernetes.io/") || name.starts_with("requests.");
     !native && syntax::validate_qualified_name(&format!("requests.{name}")).is_empty()
@@ -168,7 +173,7 @@ pub(super) fn value(errors: &mut Errors, name: &str, place: &Place<'_>) {
             | "services.loadbalancers"
     );
     let whole = counted || name.starts_with("count/") || is_extended_name(name);
-    if whole && amount.milli_value() % 1000 != 0 {
+    if whole && !is_whole(&amount) {
         errors.invalid(place, "must be an integer");
     }
 }

@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use api::syntax;
 use serde_json::{Value, json};
 
+use super::addresses::{canonical_ip_address, cidr, ip_address, is_kept};
 use super::metadata::labels;
-use super::place::{Errors, Place, cidr, ip_address, port_name};
+use super::place::{Errors, Place, port_name};
 use crate::fields::text;
 use crate::strategy::services::{is_external, is_load_balancer, needs_health_check_port};
 
@@ -16,7 +17,8 @@ const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 /// A day: longer than a client should stick to one endpoint.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
 
-pub(super) fn service(errors: &mut Errors, root: &Place<'_>) {
+/// A Service that is created, or that replaces `old`.
+pub(super) fn service(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     let spec = root.field("spec");
     let (kind, cluster_ip) = (spec.field("type"), spec.field("clusterIP"));
     let headless = cluster_ip.text() == "None";
@@ -75,7 +77,7 @@ pub(super) fn service(errors: &mut Errors, root: &Place<'_>) {
             &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
         )
     }
-    addresses(errors, root, &spec);
+    addresses(errors, root, &spec, &old["spec"]);
     policies(errors, root, &spec);
 }
 
@@ -125,7 +127,7 @@ fn service_ports(errors: &mut Errors, spec: &Place<'_>, ports: &Place<'_>, headl
     }
 }
 
-fn addresses(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
+fn addresses(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>, old: &Value) {
     let (single, plural) = (spec.field("clusterIP"), spec.field("clusterIPs"));
     if text(root.value, "spec.type") == "ExternalName" && !plural.is_empty() {
         errors.forbidden(&plural, "may not be set for ExternalName services");
@@ -152,7 +154,7 @@ fn addresses(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
         errors.invalid(&plural, why);
     }
     for address in plural.items() {
-        if address.text() != "None" {
+        if address.text() != "None" && !is_kept(&old["clusterIPs"], &address) {
             errors.syntax(&address, ip_address);
         }
     }
@@ -167,22 +169,23 @@ fn addresses(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>) {
     }
     let external = spec.field("externalIPs");
     for address in external.items() {
-        let faults = ip_address(address.text());
-        errors.syntax(&address, ip_address);
-        if faults.is_empty() {
+        if is_kept(&old["externalIPs"], &address) || ip_address(address.text()).is_empty() {
             not_special(errors, &address);
+        } else {
+            errors.syntax(&address, ip_address);
         }
     }
 }
 
 /// An address that something else can be reached at.
 fn not_special(errors: &mut Errors, place: &Place<'_>) {
-    let Ok(address) = place.text().parse::<IpAddr>() else {
+    let Some(address) = api::ip::parse(place.text()) else {
         errors.invalid(place, "must be a valid IP address");
         return;
     };
     if address.is_unspecified() {
-        errors.invalid(place, &format!("may not be unspecified ({address})"));
+        let why = format!("may not be unspecified ({})", place.text());
+        errors.invalid(place, &why);
     }
     if address.is_loopback() {
         errors.invalid(
@@ -293,7 +296,7 @@ pub(super) fn service_status(errors: &mut Errors, root: &Place<'_>) {
 
 /// A Service keeps its addresses and, once given, its class.
 pub(super) fn service_update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
-    service(errors, root);
+    service(errors, root, old);
     let spec = root.field("spec");
     let external = |service: &Value| text(service, "spec.type") == "ExternalName";
     if external(old) || external(root.value) {
@@ -397,25 +400,22 @@ pub(super) fn endpoint_slice(errors: &mut Errors, root: &Place<'_>) {
 }
 
 fn slice_address(errors: &mut Errors, kind: &str, addresses: &Place<'_>, address: &Place<'_>) {
-    if kind == "FQDN" {
-        errors.syntax(address, syntax::validate_dns1123_subdomain);
-        return;
-    }
-    let faults = ip_address(address.text());
-    errors.syntax(address, ip_address);
-    if !faults.is_empty() {
-        return;
+    let check = match kind {
+        "IPv4" => ip_address,
+        "IPv6" => canonical_ip_address,
+        "FQDN" => return errors.syntax(address, syntax::validate_dns1123_subdomain),
+        // The type itself is refused.
+        _ => return,
+    };
+    if !check(address.text()).is_empty() {
+        return errors.syntax(address, check);
     }
     let is_v4 = !address.text().contains(':');
-    if matches!(kind, "IPv4" | "IPv6") && is_v4 != (kind == "IPv4") {
-        errors.invalid(
-            &addresses.showing(address.value),
-            &format!("must be an {kind} address"),
-        );
+    if is_v4 != (kind == "IPv4") {
+        let why = format!("must be an {kind} address");
+        errors.invalid(&addresses.showing(address.value), &why);
     }
-    if matches!(kind, "IPv4" | "IPv6") {
-        not_special(errors, address);
-    }
+    not_special(errors, address);
 }
 
 fn slice_ports(errors: &mut Errors, ports: &Place<'_>) {

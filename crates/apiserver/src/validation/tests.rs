@@ -7,6 +7,8 @@ use crate::fields::{set, text};
 use crate::kinds::Registry;
 use crate::{defaults, schema, strategy};
 
+mod addresses;
+
 fn prepared(sent: &Value) -> (std::sync::Arc<Kind>, Value) {
     let registry = Registry::default();
     let kind = registry
@@ -221,6 +223,8 @@ fn a_certificate_request_is_signed_with_the_key_that_it_is_about() {
     let made = params.serialize_request(&rcgen::KeyPair::generate().unwrap());
     let der = made.unwrap().der().to_vec();
     assert_eq!(fault(&block(&der)), "");
+    let with_header = block(&der).replacen("-----\n", "-----\nFoo: bar\n\n", 1);
+    assert_eq!(fault(&with_header), "", "nobody looks at headers");
     let mut tampered = der.clone();
     let at = der.windows(4).position(|four| four == b"jane").unwrap();
     tampered[at] = b'd';
@@ -351,4 +355,141 @@ fn what_an_autoscaler_has_already_it_may_keep() {
         said(status_update(&kind, &counted, &old, 0)),
         "status.currentReplicas: Invalid value: -1: must be greater than or equal to 0"
     );
+}
+
+fn quota(spec: Value) -> String {
+    let quota = serde_json::json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec,
+    });
+    let (kind, object) = prepared(&quota);
+    said(create(&kind, &object))
+}
+
+#[test]
+fn counts_are_whole_however_large_they_are() {
+    use serde_json::json;
+    for amount in ["0", "1k", "5Pi", "8Ei", "1e99", "1e999"] {
+        assert_eq!(quota(json!({"hard": {"pods": amount}})), "", "{amount}");
+    }
+    for amount in ["1m", "1.5", "9223372036854775.5"] {
+        let found = quota(json!({"hard": {"pods": amount}}));
+        assert!(found.ends_with("must be an integer"), "{amount}: {found}");
+    }
+}
+
+/// Upstream: `TestValidateResourceQuota`, rows that the corpus does not have.
+#[test]
+fn a_quota_counts_what_its_scopes_can_tell_apart() {
+    use serde_json::json;
+    let scoped = |scope: &str, resource: &str| {
+        let by_name = quota(json!({"hard": {resource: "1"}, "scopes": [scope]}));
+        let expression = json!({"scopeName": scope, "operator": "Exists"});
+        let selector = json!({"matchExpressions": [expression]});
+        let by_selector = quota(json!({"hard": {resource: "1"}, "scopeSelector": selector}));
+        (by_name, by_selector)
+    };
+    let pods = ["pods", "cpu", "memory", "limits.cpu", "requests.memory"];
+    let other = [
+        "services",
+        "secrets",
+        "requests.storage",
+        "ephemeral-storage",
+        "hugepages-2Mi",
+    ];
+    let claims = ["persistentvolumeclaims", "requests.storage"];
+    // What the quota system does not know itself is nobody's.
+    let foreign = ["count/deployments.apps", "example.com/gpu"];
+    let check = |scope: &str, resource: &str, is_valid: bool| {
+        let (by_name, by_selector) = scoped(scope, resource);
+        let why = "unsupported scope applied to resource";
+        let shown = format!("spec.scopes: Invalid value: [\"{scope}\"]: {why}");
+        assert_eq!(
+            by_name,
+            if is_valid { "" } else { shown.as_str() },
+            "{scope} {resource}"
+        );
+        assert_eq!(by_selector.is_empty(), is_valid, "{scope} {resource}");
+        let at = "spec.scopeSelector.matchExpressions: Invalid value: {";
+        assert!(is_valid || by_selector.starts_with(at) && by_selector.ends_with(why));
+    };
+    for scope in [
+        "Terminating",
+        "NotTerminating",
+        "NotBestEffort",
+        "PriorityClass",
+        "CrossNamespacePodAffinity",
+    ] {
+        pods.iter()
+            .chain(&foreign)
+            .for_each(|resource| check(scope, resource, true));
+        other
+            .iter()
+            .for_each(|resource| check(scope, resource, false));
+    }
+    check("BestEffort", "pods", true);
+    check("BestEffort", "cpu", false);
+    check("BestEffort", "count/deployments.apps", true);
+    for resource in claims.iter().chain(&foreign) {
+        check("VolumeAttributesClass", resource, true);
+    }
+    check("VolumeAttributesClass", "pods", false);
+}
+
+#[test]
+fn scopes_of_a_quota_that_have_no_values_are_asked_to_exist() {
+    use serde_json::json;
+    let found = |scope: &str, operator: &str| {
+        let values = if operator == "In" {
+            json!(["a"])
+        } else {
+            json!([])
+        };
+        let expression = json!({"scopeName": scope, "operator": operator, "values": values});
+        quota(
+            json!({"hard": {"example.com/gpu": "1"}, "scopeSelector": {"matchExpressions": [expression]}}),
+        )
+    };
+    let bare = [
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "CrossNamespacePodAffinity",
+    ];
+    for scope in bare {
+        assert_eq!(found(scope, "Exists"), "");
+        for operator in ["In", "DoesNotExist"] {
+            assert_eq!(
+                found(scope, operator),
+                format!(
+                    "spec.scopeSelector.matchExpressions.operator: Invalid value: \"{operator}\": must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+                )
+            );
+        }
+    }
+    assert_eq!(found("PriorityClass", "In"), "");
+    assert_eq!(
+        found("Foo", "Exists"),
+        "spec.scopeSelector.matchExpressions.scopeName: Invalid value: \"Foo\": unsupported scope"
+    );
+}
+
+#[test]
+fn huge_pages_come_whole_however_many_there_are() {
+    use serde_json::json;
+    let found = |amount: &str| {
+        let amounts = json!({"cpu": "1", "hugepages-2Mi": amount});
+        let container = json!({
+            "name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+            "resources": {"limits": amounts, "requests": amounts},
+        });
+        let (kind, object) = prepared(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]},
+        }));
+        said(create(&kind, &object))
+    };
+    for whole in ["2Mi", "1Gi", "5Ei"] {
+        assert_eq!(found(whole), "", "{whole}");
+    }
+    assert!(found("3Mi").ends_with("3Mi is not positive integer multiple of hugepages-2Mi"));
 }

@@ -1,6 +1,7 @@
 //! What is allowed but unwise or on its way out, said in `Warning` headers. Mirrors `WarningsOnCreate`
 //! of upstream's strategies and `pkg/api/*/warnings.go`.
 
+mod addresses;
 mod definitions;
 mod idle;
 mod pod;
@@ -15,6 +16,7 @@ pub(crate) use idle::{in_a_box, of as without_effect};
 
 use crate::fields::{at, entry, integer, list, text};
 use crate::kinds::Kind;
+use crate::resources;
 
 const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -88,8 +90,11 @@ pub fn of(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
                 said.push("spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail".to_owned());
             }
         }
-        ("discovery.k8s.io", "EndpointSlice") if text(new, "addressType") == "FQDN" => {
-            said.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        ("discovery.k8s.io", "EndpointSlice") => {
+            if text(new, "addressType") == "FQDN" {
+                said.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+            }
+            addresses::slice(new, &mut said);
         }
         ("networking.k8s.io", "Ingress")
             if entry(new, "metadata.annotations", "kubernetes.io/ingress.class").is_some() =>
@@ -132,10 +137,13 @@ fn name(kind: &Kind, object: &Value, said: &mut Vec<String>) {
 
 fn core(kind: &Kind, object: &Value, said: &mut Vec<String>) {
     match &*kind.kind {
-        "Endpoints" => said.push(
-            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
-                .to_owned(),
-        ),
+        "Endpoints" => {
+            said.push(
+                "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+                    .to_owned(),
+            );
+            addresses::endpoints(object, said);
+        }
         "Service" => service(object, said),
         "Node" if !text(object, "spec.externalID").is_empty() => {
             said.push(
@@ -233,9 +241,7 @@ fn renamed_label(key: &str) -> Option<String> {
 
 /// Bytes come whole.
 fn fractional(said: &mut Vec<String>, path: Arguments<'_>, name: &str, amount: &Value) {
-    let part =
-        crate::resources::quantity(amount).is_some_and(|amount| amount.milli_value() % 1000 != 0);
-    if part {
+    if resources::quantity(amount).is_some_and(|amount| !resources::is_whole(&amount)) {
         let shown = amount.as_str().unwrap_or_default();
         said.push(format!(
             "{path}[{name}]: fractional byte value \"{shown}\" is invalid, must be an integer"

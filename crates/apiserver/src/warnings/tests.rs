@@ -49,3 +49,44 @@ fn an_update_that_leaves_the_template_alone_is_not_told_again() {
     assert_eq!(of(kind, &deployment, None).len(), 2);
     assert_eq!(of(kind, &deployment, Some(&deployment)), [""; 0]);
 }
+
+#[test]
+fn only_fractions_of_bytes_are_warned_of() {
+    let claim = |storage: &str| {
+        let claim = serde_json::json!({"spec": {"resources": {"requests": {"storage": storage}}}});
+        let kind = crate::kinds::find("", "PersistentVolumeClaim").unwrap();
+        of(kind, &claim, None)
+    };
+    for whole in ["1Gi", "5Pi", "8Ei", "1e99"] {
+        assert_eq!(claim(whole), [""; 0], "{whole}");
+    }
+    assert_eq!(
+        claim("1500m"),
+        [
+            "spec.resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer"
+        ]
+    );
+}
+
+/// Upstream: `TestGetWarningsForIP`.
+#[test]
+fn addresses_should_be_spelled_as_upstream_prints_them() {
+    let endpoints = |labels: Value| {
+        let ready = serde_json::json!([{"ip": "1.2.3.4"}, {"ip": "2001:DB8::1"}]);
+        let not_ready =
+            serde_json::json!([{"ip": "::ffff:1.2.3.4"}, {"ip": "010.1.1.1"}, {"ip": "a"}]);
+        serde_json::json!({"metadata": {"labels": labels},
+            "subsets": [{"addresses": ready, "notReadyAddresses": not_ready}]})
+    };
+    let kind = crate::kinds::find("", "Endpoints").unwrap();
+    let deprecated = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+    let spelled = [
+        deprecated,
+        "subsets[0].addresses[1].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")",
+        "subsets[0].notReadyAddresses[0].ip: non-standard IP address \"::ffff:1.2.3.4\" is invalid: use \"1.2.3.4\"",
+        "subsets[0].notReadyAddresses[1].ip: non-standard IP address \"010.1.1.1\" is invalid: use \"10.1.1.1\"",
+    ];
+    assert_eq!(of(kind, &endpoints(Value::Null), None), spelled);
+    let managed = serde_json::json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
+    assert_eq!(of(kind, &endpoints(managed), None), [deprecated]);
+}
