@@ -14,16 +14,18 @@ mod plan;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::kinds::VolumeAttributesClass;
+use api::kinds::{VolumeAttachment, VolumeAttributesClass};
 use api::{Clock, Istr, Key, Resource};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
 use runtime::controller::Controller;
 use runtime::{
-    Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
+    Change, Error, EventType, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile, Recorder,
+    Report, Store,
 };
 use serde_json::{Value, json};
 
+use crate::attacher::BY_VOLUME;
 use crate::kubelet::RETRY;
 use crate::node::Node;
 use crate::storage::{FAILS, PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -43,6 +45,7 @@ pub(crate) struct Provisioner {
     classes: Arc<Store<StorageClass>>,
     nodes: Arc<Store<Node>>,
     attributes: Arc<Store<VolumeAttributesClass>>,
+    attachments: Arc<Store<VolumeAttachment>>,
 }
 
 /// Looks after claims; [`ForVolumes`] after volumes.
@@ -61,6 +64,8 @@ impl Provisioner {
         let classes = informers.of::<StorageClass>();
         let nodes = informers.of::<Node>();
         let attributes = informers.of::<VolumeAttributesClass>();
+        let attachments = informers.of::<VolumeAttachment>();
+        attachments.add_index(&BY_VOLUME);
         let provisioner = Arc::new(Provisioner {
             client,
             recorder,
@@ -69,6 +74,7 @@ impl Provisioner {
             classes: classes.store().clone(),
             nodes: nodes.store().clone(),
             attributes: attributes.store().clone(),
+            attachments: attachments.store().clone(),
         });
         let claim_queue = Arc::new(Queue::new(RETRY));
         let volume_queue = Arc::new(Queue::new(RETRY));
@@ -79,6 +85,7 @@ impl Provisioner {
             classes.synced(),
             nodes.synced(),
             attributes.synced(),
+            attachments.synced(),
         ];
         // One worker: two claims must not take the same volume.
         let controller = |name, queue, reconciler| Controller {
@@ -109,6 +116,15 @@ impl Provisioner {
         informers
             .of::<PersistentVolume>()
             .on_change(move |change| to_volumes.add(change.object().key()));
+        let to_volumes = volumes.clone();
+        informers.of::<VolumeAttachment>().on_change(move |change| {
+            // A released volume waits for the last of its attachments.
+            if let Change::Deleted(gone) = change
+                && let Some(name) = &gone.spec.source.persistent_volume_name
+            {
+                to_volumes.add(Key::new("", name));
+            }
+        });
         let (to_claims, seen) = (claims.clone(), self.clone());
         informers.of::<VolumeAttributesClass>().on_change(move |_| {
             let modified = seen.claims.list();
@@ -258,6 +274,18 @@ impl Provisioner {
             return Ok(Next::AwaitChange);
         };
         if !plan::is_to_be_deleted(&volume) {
+            return Ok(Next::AwaitChange);
+        }
+        let value = IndexValue::Text(Istr::new(&key.name));
+        if let Some(held) = self.attachments.by(&BY_VOLUME, &value).first() {
+            let node = &held.spec.node_name;
+            let message = format!(
+                "persistentvolume {} is still attached to node {node}",
+                key.name
+            );
+            let object = ObjectRef::of(&*volume);
+            self.recorder
+                .event(&object, EventType::Warning, "VolumeFailedDelete", message);
             return Ok(Next::AwaitChange);
         }
         let options = DeleteOptions::exactly(&volume.metadata.uid);

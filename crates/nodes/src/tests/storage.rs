@@ -409,3 +409,49 @@ async fn a_volume_goes_when_it_is_released() {
     pass(&world, 2).await;
     assert_eq!(world.get(&PersistentVolume::TYPE, &volume).await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_claim_is_deleted_under_its_pod_stays_in_use_and_goes_once_it_is_detached() {
+    let world = world(Config::default()).await;
+    let claim = claim("data", Some("immediate"));
+    world.create(&PersistentVolumeClaim::TYPE, claim).await;
+    pass(&world, 2).await;
+    play_binder(&world, "data").await;
+    let volume = volume_of(&world, "data").await;
+    world.create(&PODS, mounting("db", "data")).await;
+    pass(&world, 5).await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    let node = pod["spec"]["nodeName"].as_str().unwrap().to_owned();
+    play_attach(&world, &node, &volume).await;
+
+    let off = json!({"metadata": {"finalizers": null}});
+    let kind = &PersistentVolumeClaim::TYPE;
+    world.delete(kind, "data").await;
+    if world.get(kind, "data").await.is_some() {
+        world.patch(kind, "data", off.clone()).await;
+    }
+    let released = json!({"status": {"phase": "Released"}});
+    let of_volumes = &PersistentVolume::TYPE;
+    world
+        .patch_subresource(of_volumes, &volume, Some("status"), released)
+        .await;
+    pass(&world, 60).await;
+    let held = world.get(of_volumes, &volume).await.unwrap();
+    assert_eq!(held["metadata"]["deletionTimestamp"], json!(null));
+    let used = world.get(&NODES, &node).await.unwrap();
+    assert_eq!(
+        used["status"]["volumesInUse"],
+        json!([unique_name(&volume)])
+    );
+
+    world.delete(&PODS, "db").await;
+    pass(&world, 60).await;
+    let free = world.get(&NODES, &node).await.unwrap();
+    assert_eq!(free["status"]["volumesInUse"], json!(null));
+    let name = format!("{volume}-{node}");
+    world.delete(&VolumeAttachment::TYPE, &name).await;
+    pass(&world, 2).await;
+    let held = world.get(of_volumes, &volume).await;
+    let is_deleted = |held: &Value| held["metadata"]["deletionTimestamp"] != json!(null);
+    assert!(held.as_ref().is_none_or(is_deleted));
+}
