@@ -4,8 +4,7 @@
 //! up here too, and makes a default class `standard`, and `immediate` and `broken` beside it, where there are none of these
 //! names.
 //! A claim that the binder has marked with a provisioner gets a volume of its own; one that was made here and is
-//! released goes, if that is its policy. Where a node was chosen for a claim, a free volume that can be reached from it
-//! is kept for the claim, as a scheduler does. Who binds them is the controller manager. [`plan`] decides, this file
+//! released goes, if that is its policy. Who binds them is the controller manager. [`plan`] decides, this file
 //! carries it out. No byte is ever stored.
 
 mod modify;
@@ -16,8 +15,7 @@ use std::sync::Arc;
 
 use api::kinds::{VolumeAttachment, VolumeAttributesClass};
 use api::{Clock, Istr, Key, Resource};
-use bytes::Bytes;
-use client::{Client, DeleteOptions, Patch};
+use client::{Client, DeleteOptions};
 use runtime::controller::Controller;
 use runtime::{
     Change, Error, EventType, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile, Recorder,
@@ -152,7 +150,6 @@ impl Provisioner {
             .and_then(|name| self.classes.find("", name));
         match self.plan_claim(&claim, class.as_deref()) {
             ClaimPlan::Nothing => {}
-            ClaimPlan::Keep(volume) => self.keep(&claim, &volume).await?,
             ClaimPlan::Provision { driver, node } => {
                 self.provision(&claim, class.as_deref(), &driver, node.as_deref())
                     .await?;
@@ -168,21 +165,8 @@ impl Provisioner {
             class,
             volumes: &self.volumes.list(),
             has_own: self.volumes.find("", &volume_name(claim)).is_some(),
-            reaches: &|volume, node| self.reaches(volume, node),
         };
         plan::plan_claim(claim, &around)
-    }
-
-    fn reaches(&self, volume: &PersistentVolume, node: &str) -> bool {
-        let Some(required) = volume.required_nodes() else {
-            return true;
-        };
-        let found = self.nodes.find("", node);
-        found.is_some_and(|node| {
-            required
-                .matches(node.name(), node.labels())
-                .unwrap_or(false)
-        })
     }
 
     async fn provision(
@@ -245,28 +229,6 @@ impl Provisioner {
             message,
         );
         Ok(())
-    }
-
-    /// The volume is kept for the claim, which the binder then binds to it.
-    async fn keep(
-        &self,
-        claim: &PersistentVolumeClaim,
-        volume: &PersistentVolume,
-    ) -> Result<(), Error> {
-        let meta = &volume.metadata;
-        let patch = json!({
-            "metadata": {
-                "uid": meta.uid, "resourceVersion": meta.resource_version.to_string(),
-                "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
-            },
-            "spec": {"claimRef": claim_reference(claim)},
-        });
-        let patch = Patch::Merge(Bytes::from(patch.to_string()));
-        let kept = self
-            .client
-            .patch(&PersistentVolume::TYPE, "", &meta.name, None, &patch)
-            .await;
-        tolerate_gone(kept.map(|_| ()))
     }
 
     async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {

@@ -455,3 +455,49 @@ async fn a_volume_whose_claim_is_deleted_under_its_pod_stays_in_use_and_goes_onc
     let is_deleted = |held: &Value| held["metadata"]["deletionTimestamp"] != json!(null);
     assert!(held.as_ref().is_none_or(is_deleted));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_local_volume_runs_where_the_volume_is() {
+    let world = world(Config::default()).await;
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    world.create(&StorageClass::TYPE, class).await;
+    let term =
+        json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-2"]}]});
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "local": {"path": "/mnt/disk"}, "storageClassName": "local",
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+    });
+    let kind = &PersistentVolume::TYPE;
+    world.create(kind, volume).await;
+    let status = |phase: &str| json!({"status": {"phase": phase}});
+    world
+        .patch_subresource(kind, "disk", Some("status"), status("Available"))
+        .await;
+    let claims = &PersistentVolumeClaim::TYPE;
+    world.create(claims, claim("data", Some("local"))).await;
+    world.create(&PODS, mounting("db", "data")).await;
+    pass(&world, 3).await;
+    let kept = world.get(kind, "disk").await.unwrap();
+    assert_eq!(kept["spec"]["claimRef"]["name"], "data");
+    let claim = world.get(claims, "data").await.unwrap();
+    assert_eq!(claim["metadata"]["annotations"], json!(null));
+
+    let named = json!({"spec": {"volumeName": "disk"}});
+    world.patch(claims, "data", named).await;
+    world
+        .patch_subresource(claims, "data", Some("status"), status("Bound"))
+        .await;
+    pass(&world, 5).await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    assert_eq!(
+        (&pod["spec"]["nodeName"], &pod["status"]["phase"]),
+        (&json!("node-2"), &json!("Running"))
+    );
+}
