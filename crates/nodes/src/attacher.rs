@@ -29,7 +29,7 @@ const CSI_NODES: ResourceType =
     ResourceType::cluster("storage.k8s.io", "v1", "csinodes", "CSINode");
 
 /// Attachments by the volumes that they name.
-const BY_VOLUME: Index<VolumeAttachment> = Index {
+pub(crate) const BY_VOLUME: Index<VolumeAttachment> = Index {
     name: "volume",
     values: |attachment, found| {
         if let Some(name) = &attachment.spec.source.persistent_volume_name {

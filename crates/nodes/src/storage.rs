@@ -112,6 +112,7 @@ pub struct VolumeSpec {
     pub volume_mode: Istr,
     pub node_affinity: Option<VolumeNodeAffinity>,
     pub csi: Option<Csi>,
+    pub volume_attributes_class_name: Option<Istr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]

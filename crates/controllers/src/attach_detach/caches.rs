@@ -15,6 +15,7 @@ use super::names::{
     attachment_name, csi_parts, flex_driver, inline_name, is_built_in,
 };
 use super::plan::{Attacher, Place, Snapshot, Source};
+use super::users::Users;
 use crate::storage::claim_users::{self, stands_for};
 use crate::storage::latest::Latest;
 
@@ -28,6 +29,7 @@ pub struct Caches {
     pub attachments: Arc<Store<VolumeAttachment>>,
     pub drivers: Arc<Store<CsiDriver>>,
     pub memory: Memory,
+    users: Users,
     /// What nodes that are gone had in use when they were last seen, as long as anything is attached to them.
     vanished: Mutex<HashMap<Istr, Box<[Istr]>>>,
     /// What attachments are of whose PersistentVolume is gone: their names do not tell.
@@ -56,6 +58,7 @@ impl Caches {
             attachments: attachments.store().clone(),
             drivers: informers.store(),
             memory: Memory::default(),
+            users: Users::default(),
             vanished: Mutex::default(),
             orphans: Mutex::default(),
         }
@@ -86,6 +89,7 @@ impl Caches {
             snapshot.places.entry(node).or_default().attachment = Some(attachment);
         }
         self.add_listed(volume, &mut snapshot);
+        self.add_remembered(volume, &mut snapshot);
         let mut memory = self.memory.of(volume);
         for (node, place) in &mut snapshot.places {
             place.memory = memory.remove(node).unwrap_or_default();
@@ -120,6 +124,30 @@ impl Caches {
             if needs_volumes(&pod) && volumes.any(|volume| stands_for(&pod, volume, &claim)) {
                 let place = snapshot.places.entry(pod.node_name.clone()).or_default();
                 place.source = Some(Source::Volume(Istr::new(&object.metadata.name)));
+                self.users.add(&snapshot.volume, &pod);
+                place.pods.push(pod);
+            }
+        }
+    }
+
+    /// Pods that have needed the volume and are still there: their claim may be gone.
+    fn add_remembered(&self, volume: &Istr, snapshot: &mut Snapshot) {
+        for (key, uid) in self.users.of(volume) {
+            let pod = self.pods.get(&key);
+            let Some(pod) = pod.filter(|pod| pod.metadata.uid == uid && needs_volumes(pod)) else {
+                self.users.remove(volume, &key);
+                continue;
+            };
+            if snapshot.object.is_none() && !snapshot.places.contains_key(&pod.node_name) {
+                // Nothing to detach, and nothing left that could be attached.
+                continue;
+            }
+            let place = snapshot.places.entry(pod.node_name.clone()).or_default();
+            if let Some(object) = &snapshot.object {
+                let source = || Source::Volume(Istr::new(&object.metadata.name));
+                place.source.get_or_insert_with(source);
+            }
+            if !place.pods.iter().any(|held| held.metadata.uid == uid) {
                 place.pods.push(pod);
             }
         }
@@ -239,7 +267,7 @@ impl Caches {
         Some(found.clone())
     }
 
-    /// The volumes that a pod needs, as far as they are known.
+    /// The volumes that a pod needs, as far as they are known, or that one of its name has needed.
     pub fn volumes_of(&self, pod: &Pod) -> BTreeSet<Istr> {
         let namespace = &pod.metadata.namespace;
         let claimed = pod.volumes().iter().filter_map(|volume| {
@@ -249,6 +277,7 @@ impl Caches {
         let inline = pod.inline_volumes().iter();
         claimed
             .chain(inline.map(|inline| inline.unique_name.clone()))
+            .chain(self.users.volumes_of(&pod.metadata.key()))
             .collect()
     }
 

@@ -17,7 +17,7 @@
 //! `pkg/volume/util/operationexecutor` the events. Upstream keeps a desired and an actual state of the world, fills both
 //! from events, and compares them ten times a second; operations wait in goroutines. Here [`caches`] derives both for one
 //! volume, [`plan`] compares them, and nothing waits: an attachment that changes wakes its volume. Only what caches
-//! cannot say is kept, in [`memory`]. One loop is on volumes, and writes attachments; another one is on nodes, and writes
+//! cannot say is kept, in [`memory`] and [`users`]. One loop is on volumes, and writes attachments; another one is on nodes, and writes
 //! their lists. A volume is taken off the list, and the API server asked what the kubelet uses, before its attachment
 //! goes.
 //!
@@ -38,6 +38,7 @@ mod oracle;
 mod plan;
 mod reason;
 mod triggers;
+mod users;
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,16 @@ const BY_CLAIM: Index<Pod> = Index {
     },
 };
 
+/// Volumes by the claims that they are for, whether these exist or not.
+const BY_CLAIM_REF: Index<PersistentVolume> = Index {
+    name: "claim-ref",
+    values: |volume, found| {
+        if let Some(held) = &volume.spec.claim_ref {
+            found(IndexValue::In(held.namespace.clone(), held.name.clone()));
+        }
+    },
+};
+
 pub(crate) struct Volumes {
     pods: Arc<Store<Pod>>,
     claims: Arc<Store<PersistentVolumeClaim>>,
@@ -37,6 +47,7 @@ impl Volumes {
         let pods = informers.of::<Pod>();
         pods.add_index(&BY_CLAIM);
         pods.add_index(&BY_NODE);
+        informers.of::<PersistentVolume>().add_index(&BY_CLAIM_REF);
         Volumes {
             pods: pods.store().clone(),
             claims: informers.store(),
@@ -70,7 +81,7 @@ impl Volumes {
         let mut used: Vec<Istr> = pods
             .iter()
             .filter(|pod| !pod.is_finished())
-            .flat_map(|pod| self.known(pod))
+            .flat_map(|pod| self.used(pod, node))
             .collect();
         used.sort();
         used.dedup();
@@ -98,15 +109,24 @@ impl Volumes {
         Some(needed)
     }
 
-    /// The same, as far as it is known.
-    fn known(&self, pod: &Pod) -> Vec<Istr> {
+    /// What the pod mounts or is about to, as far as it is known. What is mounted stays so while the pod runs, even if
+    /// its claim is deleted under it.
+    fn used(&self, pod: &Pod, node: &Node) -> Vec<Istr> {
         let namespace = &pod.metadata.namespace;
-        let bound = pod.claims.iter().filter_map(|claim| {
-            let claim = self.claims.find(namespace, &claim.name)?;
-            let volume = self.volumes.find("", &claim.spec.volume_name)?;
-            claim.is_bound().then(|| self.attachable(&volume))?
-        });
-        bound.collect()
+        let mut used = Vec::new();
+        for mounted in pod.claims.iter() {
+            let claim = self.claims.find(namespace, &mounted.name);
+            if let Some(claim) = claim.filter(|claim| claim.is_bound()) {
+                let volume = self.volumes.find("", &claim.spec.volume_name);
+                used.extend(volume.and_then(|volume| self.attachable(&volume)));
+                continue;
+            }
+            let value = IndexValue::In(namespace.clone(), mounted.name.clone());
+            let volumes = self.volumes.by(&BY_CLAIM_REF, &value);
+            let names = volumes.iter().filter_map(|held| self.attachable(held));
+            used.extend(names.filter(|name| node.status.volumes_in_use.contains(name)));
+        }
+        used
     }
 
     fn attachable(&self, volume: &PersistentVolume) -> Option<Istr> {

@@ -4,8 +4,7 @@
 //! up here too, and makes a default class `standard`, and `immediate` and `broken` beside it, where there are none of these
 //! names.
 //! A claim that the binder has marked with a provisioner gets a volume of its own; one that was made here and is
-//! released goes, if that is its policy. Where a node was chosen for a claim, a free volume that can be reached from it
-//! is kept for the claim, as a scheduler does. Who binds them is the controller manager. [`plan`] decides, this file
+//! released goes, if that is its policy. Who binds them is the controller manager. [`plan`] decides, this file
 //! carries it out. No byte is ever stored.
 
 mod modify;
@@ -14,16 +13,17 @@ mod plan;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::kinds::VolumeAttributesClass;
+use api::kinds::{VolumeAttachment, VolumeAttributesClass};
 use api::{Clock, Istr, Key, Resource};
-use bytes::Bytes;
-use client::{Client, DeleteOptions, Patch};
+use client::{Client, DeleteOptions};
 use runtime::controller::Controller;
 use runtime::{
-    Error, EventType, Informers, Next, ObjectRef, Queue, Reconcile, Recorder, Report, Store,
+    Change, Error, EventType, IndexValue, Informers, Next, ObjectRef, Queue, Reconcile, Recorder,
+    Report, Store,
 };
 use serde_json::{Value, json};
 
+use crate::attacher::BY_VOLUME;
 use crate::kubelet::RETRY;
 use crate::node::Node;
 use crate::storage::{FAILS, PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -43,6 +43,7 @@ pub(crate) struct Provisioner {
     classes: Arc<Store<StorageClass>>,
     nodes: Arc<Store<Node>>,
     attributes: Arc<Store<VolumeAttributesClass>>,
+    attachments: Arc<Store<VolumeAttachment>>,
 }
 
 /// Looks after claims; [`ForVolumes`] after volumes.
@@ -61,6 +62,8 @@ impl Provisioner {
         let classes = informers.of::<StorageClass>();
         let nodes = informers.of::<Node>();
         let attributes = informers.of::<VolumeAttributesClass>();
+        let attachments = informers.of::<VolumeAttachment>();
+        attachments.add_index(&BY_VOLUME);
         let provisioner = Arc::new(Provisioner {
             client,
             recorder,
@@ -69,6 +72,7 @@ impl Provisioner {
             classes: classes.store().clone(),
             nodes: nodes.store().clone(),
             attributes: attributes.store().clone(),
+            attachments: attachments.store().clone(),
         });
         let claim_queue = Arc::new(Queue::new(RETRY));
         let volume_queue = Arc::new(Queue::new(RETRY));
@@ -79,6 +83,7 @@ impl Provisioner {
             classes.synced(),
             nodes.synced(),
             attributes.synced(),
+            attachments.synced(),
         ];
         // One worker: two claims must not take the same volume.
         let controller = |name, queue, reconciler| Controller {
@@ -109,6 +114,15 @@ impl Provisioner {
         informers
             .of::<PersistentVolume>()
             .on_change(move |change| to_volumes.add(change.object().key()));
+        let to_volumes = volumes.clone();
+        informers.of::<VolumeAttachment>().on_change(move |change| {
+            // A released volume waits for the last of its attachments.
+            if let Change::Deleted(gone) = change
+                && let Some(name) = &gone.spec.source.persistent_volume_name
+            {
+                to_volumes.add(Key::new("", name));
+            }
+        });
         let (to_claims, seen) = (claims.clone(), self.clone());
         informers.of::<VolumeAttributesClass>().on_change(move |_| {
             let modified = seen.claims.list();
@@ -136,7 +150,6 @@ impl Provisioner {
             .and_then(|name| self.classes.find("", name));
         match self.plan_claim(&claim, class.as_deref()) {
             ClaimPlan::Nothing => {}
-            ClaimPlan::Keep(volume) => self.keep(&claim, &volume).await?,
             ClaimPlan::Provision { driver, node } => {
                 self.provision(&claim, class.as_deref(), &driver, node.as_deref())
                     .await?;
@@ -152,21 +165,8 @@ impl Provisioner {
             class,
             volumes: &self.volumes.list(),
             has_own: self.volumes.find("", &volume_name(claim)).is_some(),
-            reaches: &|volume, node| self.reaches(volume, node),
         };
         plan::plan_claim(claim, &around)
-    }
-
-    fn reaches(&self, volume: &PersistentVolume, node: &str) -> bool {
-        let Some(required) = volume.required_nodes() else {
-            return true;
-        };
-        let found = self.nodes.find("", node);
-        found.is_some_and(|node| {
-            required
-                .matches(node.name(), node.labels())
-                .unwrap_or(false)
-        })
     }
 
     async fn provision(
@@ -231,33 +231,23 @@ impl Provisioner {
         Ok(())
     }
 
-    /// The volume is kept for the claim, which the binder then binds to it.
-    async fn keep(
-        &self,
-        claim: &PersistentVolumeClaim,
-        volume: &PersistentVolume,
-    ) -> Result<(), Error> {
-        let meta = &volume.metadata;
-        let patch = json!({
-            "metadata": {
-                "uid": meta.uid, "resourceVersion": meta.resource_version.to_string(),
-                "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
-            },
-            "spec": {"claimRef": claim_reference(claim)},
-        });
-        let patch = Patch::Merge(Bytes::from(patch.to_string()));
-        let kept = self
-            .client
-            .patch(&PersistentVolume::TYPE, "", &meta.name, None, &patch)
-            .await;
-        tolerate_gone(kept.map(|_| ()))
-    }
-
     async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {
         let Some(volume) = self.volumes.get(key) else {
             return Ok(Next::AwaitChange);
         };
         if !plan::is_to_be_deleted(&volume) {
+            return Ok(Next::AwaitChange);
+        }
+        let value = IndexValue::Text(Istr::new(&key.name));
+        if let Some(held) = self.attachments.by(&BY_VOLUME, &value).first() {
+            let node = &held.spec.node_name;
+            let message = format!(
+                "persistentvolume {} is still attached to node {node}",
+                key.name
+            );
+            let object = ObjectRef::of(&*volume);
+            self.recorder
+                .event(&object, EventType::Warning, "VolumeFailedDelete", message);
             return Ok(Next::AwaitChange);
         }
         let options = DeleteOptions::exactly(&volume.metadata.uid);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{LabelSelector, Quantity, Resource};
+use api::Quantity;
 
 use crate::scheduler::SELECTED_NODE;
 use crate::storage::{BindingMode, PersistentVolume, PersistentVolumeClaim, StorageClass};
@@ -11,8 +11,6 @@ use crate::storage::{BindingMode, PersistentVolume, PersistentVolumeClaim, Stora
 #[derive(Debug, PartialEq)]
 pub(super) enum ClaimPlan {
     Nothing,
-    /// Keep this free volume for it, as a scheduler does.
-    Keep(Arc<PersistentVolume>),
     /// Make a volume in the name of this driver, reachable from the node if one is given.
     Provision {
         driver: String,
@@ -37,8 +35,6 @@ pub(super) struct Surroundings<'a> {
     pub(super) volumes: &'a [Arc<PersistentVolume>],
     /// Was a volume made for it already?
     pub(super) has_own: bool,
-    /// Can the volume be reached from the node?
-    pub(super) reaches: &'a dyn Fn(&PersistentVolume, &str) -> bool,
 }
 
 /// By which the binder asks for a volume.
@@ -54,23 +50,11 @@ pub(super) fn plan_claim(claim: &PersistentVolumeClaim, around: &Surroundings<'_
     if claim.metadata.is_terminating() || is_named || around.has_own {
         return ClaimPlan::Nothing;
     }
-    let is_kept = |volume: &Arc<PersistentVolume>| {
-        let held = volume.spec.claim_ref.as_ref();
-        held.is_some_and(|held| held.uid == claim.metadata.uid)
-    };
     let Some(class) = around.class else {
         return ClaimPlan::Nothing;
     };
     let node = claim.metadata.annotation(SELECTED_NODE);
     let waits = class.volume_binding_mode == BindingMode::WaitForFirstConsumer;
-    if let Some(node) = node.filter(|_| waits) {
-        if around.volumes.iter().any(is_kept) {
-            return ClaimPlan::Nothing;
-        }
-        if let Some(volume) = smallest(claim, class, node, around) {
-            return ClaimPlan::Keep(volume.clone());
-        }
-    }
     let asked = claim.metadata.annotation(ASKED);
     let is_for_somebody = !waits || node.is_some();
     match asked.filter(|_| is_for_somebody) {
@@ -108,45 +92,6 @@ fn plan_growth(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Clai
     }
 }
 
-/// The smallest free volume that suits the claim and can be reached from the node.
-fn smallest<'a>(
-    claim: &PersistentVolumeClaim,
-    class: &StorageClass,
-    node: &str,
-    around: &Surroundings<'a>,
-) -> Option<&'a Arc<PersistentVolume>> {
-    let name = &class.metadata.name;
-    let suits = |volume: &&Arc<PersistentVolume>| {
-        suits(claim, name, volume) && (around.reaches)(volume, node)
-    };
-    let size = |volume: &PersistentVolume| volume.spec.capacity.get("storage").cloned();
-    let found = around.volumes.iter().filter(suits);
-    found.min_by(|one, two| (size(one), one.key()).cmp(&(size(two), two.key())))
-}
-
-fn suits(claim: &PersistentVolumeClaim, class: &str, volume: &PersistentVolume) -> bool {
-    let spec = &volume.spec;
-    let nothing = Quantity::default();
-    let wanted = claim.requested().unwrap_or(&nothing);
-    let labels_match =
-        LabelSelector::compile_optional(claim.spec.selector.as_ref()).is_ok_and(|selector| {
-            claim.spec.selector.is_none() || selector.matches(&volume.metadata.labels)
-        });
-    let mode = |mode: &str| if mode.is_empty() { "Filesystem" } else { mode }.to_owned();
-    !volume.metadata.is_terminating()
-        && spec.claim_ref.is_none()
-        && volume.status.phase == "Available"
-        && spec.storage_class_name == *class
-        && spec.capacity.get("storage").unwrap_or(&nothing) >= wanted
-        && claim
-            .spec
-            .access_modes
-            .iter()
-            .all(|one| spec.access_modes.contains(one))
-        && mode(&claim.spec.volume_mode) == mode(&spec.volume_mode)
-        && labels_match
-}
-
 /// Was the volume made by a driver, and is it released and to be deleted?
 pub(super) fn is_to_be_deleted(volume: &PersistentVolume) -> bool {
     is_drivers(volume)
@@ -164,6 +109,7 @@ fn is_drivers(volume: &PersistentVolume) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::Resource;
     use serde_json::{Value, json};
 
     fn claim(annotations: Value) -> PersistentVolumeClaim {
@@ -198,11 +144,9 @@ mod tests {
             class: Some(&class),
             volumes,
             has_own: volumes.iter().any(|one| *one.metadata.name == *"pvc-u1"),
-            reaches: &|volume, _| *volume.metadata.name != *"far",
         };
         match plan_claim(&claim(annotations), &around) {
             ClaimPlan::Nothing => String::new(),
-            ClaimPlan::Keep(volume) => format!("keep {}", volume.metadata.name),
             ClaimPlan::Provision { driver, node } => {
                 format!("provision {driver} {}", node.unwrap_or_default())
             }
@@ -226,33 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn where_a_node_was_chosen_a_free_volume_in_reach_is_kept_for_the_claim() {
-        let chosen = json!({SELECTED_NODE: "n1"});
-        let volumes = [
-            volume("large", "100Gi", json!(null)),
-            volume("far", "5Gi", json!(null)),
-            volume("small", "1Gi", json!(null)),
-            volume("right", "6Gi", json!(null)),
-            volume(
-                "taken",
-                "5Gi",
-                json!({"namespace": "x", "name": "y", "uid": "z"}),
-            ),
-        ];
-        let wait = "WaitForFirstConsumer";
-        assert_eq!(check(wait, chosen.clone(), &volumes), "keep right");
-        assert_eq!(check(wait, chosen.clone(), &volumes[1..3]), "");
-        let reference = json!({"namespace": "shop", "name": "data", "uid": "u1"});
-        let kept = volume("kept", "5Gi", reference);
-        assert_eq!(check(wait, chosen, &[volumes[3].clone(), kept]), "");
-        assert_eq!(
-            check("Immediate", json!({}), &volumes),
-            "",
-            "that is the binder's"
-        );
-    }
-
-    #[test]
     fn a_bound_claim_that_asks_for_more_gets_it() {
         let check = |wants: &str, has: &str, by: &str| {
             let json = json!({
@@ -270,7 +187,6 @@ mod tests {
                 class: None,
                 volumes: &[Arc::new(volume)],
                 has_own: false,
-                reaches: &|_, _| true,
             };
             matches!(plan_claim(&claim, &around), ClaimPlan::Grow { .. })
         };

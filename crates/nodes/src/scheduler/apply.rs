@@ -11,13 +11,17 @@ use serde_json::json;
 use tracing::{debug, warn};
 
 use super::Scheduler;
+use super::delayed::{Binding, Choice};
 use super::devices::ClaimWrite;
 use super::filter::Rejection;
 use super::plan::Plan;
 use super::preempt::Preemption;
 use super::volumes::{SELECTED_NODE, Volumes};
 use crate::pod::Pod;
-use crate::storage::PersistentVolumeClaim;
+use crate::storage::{PersistentVolume, PersistentVolumeClaim};
+
+/// Marks volumes that were not kept for a claim by their creators.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 impl Scheduler {
     pub(super) async fn apply(&self, pod: Arc<Pod>, plan: Plan) {
@@ -29,16 +33,16 @@ impl Scheduler {
             }
             Plan::Bind {
                 node,
-                claims,
+                volumes,
                 devices,
             } => {
                 if let Err(error) = self.write_device_claims(&pod, &devices).await {
                     self.withdraw(&pod.key());
                     return self.put_back(&pod, &error);
                 }
-                match claims.is_empty() {
+                match volumes.is_empty() {
                     true => self.bind(&pod, &node).await,
-                    false => self.select_node(&pod, &node, &claims).await,
+                    false => self.choose_volumes(&pod, &node, &volumes).await,
                 }
             }
             Plan::Wait {
@@ -132,15 +136,21 @@ impl Scheduler {
         }
     }
 
-    /// Tells unbound claims where their volumes are to be made. The pod is bound when they are.
-    async fn select_node(&self, pod: &Pod, node: &Istr, claims: &[Key]) {
+    /// Keeps volumes for unbound claims, and tells the others where theirs are to be made. The pod is bound when they
+    /// all are.
+    async fn choose_volumes(&self, pod: &Pod, node: &Istr, volumes: &Choice) {
         self.state
             .lock()
             .awaiting_claims
             .insert(pod.key(), node.clone());
+        for binding in &volumes.bindings {
+            if let Err(error) = self.keep(binding).await {
+                return self.undo(pod, &error);
+            }
+        }
         let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}}).to_string();
         let patch = Patch::Merge(Bytes::from(patch));
-        for claim in claims {
+        for claim in &volumes.provisions {
             let (namespace, name) = (claim.namespace.as_str(), &*claim.name);
             let told = self
                 .client
@@ -150,6 +160,31 @@ impl Scheduler {
                 return self.undo(pod, &error);
             }
         }
+    }
+
+    /// The volume is kept for the claim, which the binder then binds to it. One that another claim has got meanwhile is
+    /// not: it has another revision.
+    async fn keep(&self, binding: &Binding) -> Result<(), Error> {
+        let (volume, claim) = (&binding.volume.metadata, &binding.claim.metadata);
+        let mut patch = json!({
+            "metadata": {
+                "uid": volume.uid, "resourceVersion": volume.resource_version.to_string(),
+            },
+            "spec": {"claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace,
+                "name": &*claim.name,
+                "uid": claim.uid,
+            }},
+        });
+        if binding.volume.spec.claim_ref.is_none() {
+            patch["metadata"]["annotations"] = json!({BOUND_BY_CONTROLLER: "yes"});
+        }
+        let patch = Patch::Merge(Bytes::from(patch.to_string()));
+        let kind = &PersistentVolume::TYPE;
+        let kept = self.client.patch(kind, "", &volume.name, None, &patch);
+        kept.await.map(|_| ())
     }
 
     /// Binds pods whose claims have all got their volumes.

@@ -8,6 +8,7 @@
 
 mod apply;
 mod cache;
+mod delayed;
 mod devices;
 mod filter;
 mod pending;
@@ -30,7 +31,7 @@ use api::{Clock, Istr, Key, MicroTime, Resource};
 use client::Client;
 use futures_util::future::join_all;
 use runtime::informer::Synced;
-use runtime::{Change, Informers, Recorder, Stop, Store};
+use runtime::{Change, Index, IndexValue, Informers, Recorder, Stop, Store};
 use tokio::sync::Notify;
 
 use crate::node::Node;
@@ -81,6 +82,12 @@ struct State {
     start: usize,
 }
 
+/// Volumes by their classes.
+const BY_CLASS: Index<PersistentVolume> = Index {
+    name: "class",
+    values: |volume, found| found(IndexValue::Text(volume.spec.storage_class_name.clone())),
+};
+
 /// Everything besides pods and nodes that plans look up.
 struct Storage {
     /// None where devices are not looked at.
@@ -104,6 +111,7 @@ impl Scheduler {
             informers.of::<PersistentVolumeClaim>(),
             informers.of::<PersistentVolume>(),
         );
+        volumes.add_index(&BY_CLASS);
         let (classes, namespaces) = (informers.of::<StorageClass>(), informers.of::<Namespace>());
         let (shared, read) = (state.clone(), clock.clone());
         nodes.on_change(move |change| shared.node_changed(&change, read.now()));
@@ -331,6 +339,11 @@ impl Volumes for Storage {
 
     fn class(&self, name: &str) -> Option<Arc<StorageClass>> {
         self.classes.find("", name)
+    }
+
+    fn of_class(&self, name: &str) -> Vec<Arc<PersistentVolume>> {
+        self.volumes
+            .by(&BY_CLASS, &IndexValue::Text(Istr::new(name)))
     }
 }
 

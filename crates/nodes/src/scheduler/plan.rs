@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::{Istr, Key};
+use api::Istr;
 
 use super::cache::Cache;
+use super::delayed::Choice;
 use super::devices::{ClaimWrite, Devices, claims_of};
 use super::filter::{Prepared, Rejection};
 use super::preempt::{self, Preemption};
@@ -20,8 +21,8 @@ use crate::pod::Pod;
 pub(super) enum Plan {
     Bind {
         node: Istr,
-        /// Claims that have to be told the node, and bound, first.
-        claims: Vec<Key>,
+        /// What claims need to get their volumes, which they must have first.
+        volumes: Choice,
         /// Claims for devices that have to be written first.
         devices: Vec<ClaimWrite>,
     },
@@ -114,7 +115,7 @@ pub(super) fn plan(cache: &Cache, objects: &dyn Objects, pod: &Pod, start: usize
 fn bind(prepared: &Prepared<'_>, node: &Arc<Node>) -> Plan {
     Plan::Bind {
         node: Istr::from(node.name()),
-        claims: prepared.volumes().waiting().cloned().collect(),
+        volumes: prepared.volumes().choose(node).unwrap_or_default(),
         devices: prepared.device_writes(node),
     }
 }

@@ -26,6 +26,11 @@ impl Volumes for Bed {
     fn class(&self, name: &str) -> Option<Arc<StorageClass>> {
         self.classes.get(name).cloned()
     }
+    fn of_class(&self, name: &str) -> Vec<Arc<PersistentVolume>> {
+        let volumes = self.volumes.values();
+        let found = volumes.filter(|volume| *volume.spec.storage_class_name == *name);
+        found.cloned().collect()
+    }
 }
 
 impl Objects for Bed {
@@ -98,8 +103,15 @@ impl Bed {
 
     fn check(&self, pod: &Pod, expected: Expect) {
         let text = match self.plan(pod) {
-            Plan::Bind { node, claims, .. } if claims.is_empty() => format!("bind {node}"),
-            Plan::Bind { node, claims, .. } => format!("bind {node} after {claims:?}"),
+            Plan::Bind { node, volumes, .. } => {
+                let kept = volumes.bindings.iter().map(|binding| {
+                    let (volume, claim) = (&binding.volume.metadata, &binding.claim.metadata);
+                    format!(", keep {} for {}", volume.name, claim.name)
+                });
+                let made = volumes.provisions.iter();
+                let made = made.map(|claim| format!(", provision {}", claim.name));
+                format!("bind {node}{}", kept.chain(made).collect::<String>())
+            }
             Plan::Hold => "hold".to_owned(),
             Plan::Wait {
                 message,
@@ -413,4 +425,150 @@ fn other_schedulers_pods_and_gated_ones_are_not_ours() {
     ] {
         assert!(!wants_node(&pod("p", more.clone())), "{more}");
     }
+}
+
+/// What a local volume is: in one place, and made by hand.
+fn local(name: &str, size: &str, node: &str) -> Value {
+    let term = json!({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]});
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size}, "storageClassName": "local", "accessModes": ["ReadWriteOnce"],
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+        "status": {"phase": "Available"},
+    })
+}
+
+impl Bed {
+    fn add_class(&mut self, name: &str, provisioner: &str) {
+        let class = json!({
+            "metadata": {"name": name}, "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        self.classes.insert(name.to_owned(), read(class));
+    }
+
+    fn add_volume(&mut self, volume: Value) {
+        let name = volume["metadata"]["name"].as_str().unwrap().to_owned();
+        self.volumes.insert(name, read(volume));
+    }
+
+    /// A claim of the class `local`.
+    fn add_claim(&mut self, name: &str, size: &str, more: Value) {
+        let mut claim = json!({
+            "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}")},
+            "spec": {
+                "storageClassName": "local", "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": size}},
+            },
+            "status": {"phase": "Pending"},
+        });
+        merge(&mut claim, more);
+        self.claims.insert(name.to_owned(), read(claim));
+    }
+}
+
+fn mounting(claims: &[&str]) -> Arc<Pod> {
+    let volume = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+    let volumes: Vec<Value> = claims.iter().map(volume).collect();
+    pod("db", json!({"spec": {"volumes": volumes}}))
+}
+
+const NO_VOLUMES: &str = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
+
+fn says_no_volumes(bed: &Bed) -> bool {
+    let plan = bed.plan(&mounting(&["data"]));
+    matches!(plan, Plan::Wait { message, .. } if message == NO_VOLUMES)
+}
+
+#[test]
+fn a_pod_goes_where_a_free_volume_for_its_claim_is() {
+    let mut bed = Bed::new(3);
+    bed.add_class("local", "kubernetes.io/no-provisioner");
+    bed.add_claim("data", "5Gi", json!({}));
+    assert!(says_no_volumes(&bed));
+    bed.add_volume(local("elsewhere", "5Gi", "node-9"));
+    bed.add_volume(local("small", "1Gi", "node-0"));
+    assert!(says_no_volumes(&bed));
+    bed.add_volume(local("large", "100Gi", "node-1"));
+    bed.add_volume(local("right", "6Gi", "node-1"));
+    bed.check(
+        &mounting(&["data"]),
+        expect!["bind node-1, keep right for data"],
+    );
+    let taken = json!({"spec": {"claimRef": {"namespace": "x", "name": "y", "uid": "z"}}});
+    let mut right = local("right", "6Gi", "node-1");
+    merge(&mut right, taken);
+    bed.add_volume(right);
+    bed.check(
+        &mounting(&["data"]),
+        expect!["bind node-1, keep large for data"],
+    );
+}
+
+/// Upstream: TestFindPodVolumesWithoutProvisioning.
+#[test]
+fn a_free_volume_has_to_suit_its_claim() {
+    for (of_claim, of_volume) in [
+        (
+            json!({"selector": {"matchLabels": {"disk": "ssd"}}}),
+            json!({}),
+        ),
+        (json!({"volumeMode": "Block"}), json!({})),
+        (json!({}), json!({"storageClassName": "other"})),
+        (json!({}), json!({"accessModes": ["ReadOnlyMany"]})),
+        (json!({}), json!({"volumeAttributesClassName": "gold"})),
+    ] {
+        let mut bed = Bed::new(3);
+        bed.add_class("local", "kubernetes.io/no-provisioner");
+        bed.add_claim("data", "5Gi", json!({"spec": of_claim}));
+        let mut volume = local("v", "5Gi", "node-1");
+        merge(&mut volume, json!({"spec": of_volume}));
+        bed.add_volume(volume);
+        assert!(says_no_volumes(&bed), "{of_claim} {of_volume}");
+    }
+}
+
+#[test]
+fn two_claims_of_a_pod_get_two_volumes_of_one_node() {
+    let mut bed = Bed::new(3);
+    bed.add_class("local", "kubernetes.io/no-provisioner");
+    bed.add_claim("data", "5Gi", json!({}));
+    bed.add_claim("log", "1Gi", json!({}));
+    bed.add_volume(local("a", "6Gi", "node-0"));
+    bed.add_volume(local("b", "6Gi", "node-1"));
+    bed.add_volume(local("c", "2Gi", "node-1"));
+    bed.check(
+        &mounting(&["data", "log"]),
+        expect!["bind node-1, keep c for log, keep b for data"],
+    );
+}
+
+#[test]
+fn a_volume_that_is_kept_for_a_claim_decides_where_its_pod_goes() {
+    let mut bed = Bed::new(3);
+    bed.add_class("local", "kubernetes.io/no-provisioner");
+    bed.add_claim("data", "5Gi", json!({}));
+    bed.add_volume(local("free", "5Gi", "node-0"));
+    let mut kept = local("kept", "50Gi", "node-2");
+    let reference = json!({"spec": {"claimRef": {"namespace": "shop", "name": "data"}}});
+    merge(&mut kept, reference);
+    bed.add_volume(kept);
+    bed.check(
+        &mounting(&["data"]),
+        expect!["bind node-2, keep kept for data"],
+    );
+}
+
+#[test]
+fn where_there_is_no_free_volume_a_provisioner_makes_one() {
+    let mut bed = Bed::new(3);
+    bed.add_class("local", "example.com/disk");
+    bed.add_claim("data", "5Gi", json!({}));
+    bed.check(&mounting(&["data"]), expect!["bind node-0, provision data"]);
+    let selected = json!({"metadata": {"annotations": {volumes::SELECTED_NODE: "node-2"}}});
+    bed.add_claim("data", "5Gi", selected);
+    bed.add_volume(local("free", "5Gi", "node-0"));
+    bed.check(&mounting(&["data"]), expect!["bind node-2, provision data"]);
 }

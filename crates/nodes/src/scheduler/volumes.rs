@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use api::Key;
 use api::node_affinity::CompiledNodeSelector;
 
+use super::delayed::{self, Choice, Delayed, reaches};
 use super::filter::Rejection;
 use crate::node::Node;
 use crate::pod::Pod;
-use crate::storage::{
-    BindingMode, PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyTerm,
-};
+use crate::storage::{BindingMode, PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// Where claims, volumes and classes are looked up.
 pub(super) trait Volumes {
     fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>>;
     fn volume(&self, name: &str) -> Option<Arc<PersistentVolume>>;
     fn class(&self, name: &str) -> Option<Arc<StorageClass>>;
+    /// All volumes of a class.
+    fn of_class(&self, name: &str) -> Vec<Arc<PersistentVolume>>;
 }
 
 /// What the claims of one pod amount to.
@@ -26,8 +26,8 @@ pub(super) struct VolumeNeeds {
     reachable: Vec<CompiledNodeSelector>,
     /// A claim is bound to a volume that is not there.
     lacks_volume: bool,
-    /// Claims whose volume is made when the node is known, and where it can be made.
-    waiting: Vec<(Key, Arc<[TopologyTerm]>)>,
+    /// Claims whose volume is chosen with the node, small ones first.
+    delayed: Vec<Delayed>,
 }
 
 impl VolumeNeeds {
@@ -63,48 +63,42 @@ impl VolumeNeeds {
                 .storage_class_name
                 .as_deref()
                 .and_then(|name| volumes.class(name));
-            match class
-                .filter(|class| class.volume_binding_mode == BindingMode::WaitForFirstConsumer)
-            {
-                Some(class) => needs
-                    .waiting
-                    .push((claim.metadata.key(), class.allowed_topologies.clone())),
-                None => {
+            let class = class
+                .filter(|class| class.volume_binding_mode == BindingMode::WaitForFirstConsumer);
+            match class {
+                // UPSTREAM: a claim that names its volume is not bound by the scheduler.
+                Some(class) if claim.spec.volume_name.is_empty() => {
+                    needs.delayed.push(Delayed::new(claim, class, volumes));
+                }
+                _ => {
                     return no_node("pod has unbound immediate PersistentVolumeClaims".to_owned());
                 }
             }
         }
+        needs.delayed.sort_by(Delayed::by_size);
         Ok(needs)
     }
 
     pub(super) fn check(&self, node: &Node) -> Result<(), Rejection> {
-        let reaches = |selector: &CompiledNodeSelector| {
-            selector
-                .matches(node.name(), node.labels())
-                .unwrap_or(false)
-        };
         if self.lacks_volume {
             let reason =
                 "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
             return Err(Rejection::lasting(reason, Rejection::BY_STORAGE));
         }
-        if !self.reachable.iter().all(reaches) {
+        if !self.reachable.iter().all(|nodes| reaches(nodes, node)) {
             let reason = "node(s) didn't match PersistentVolume's node affinity";
             return Err(Rejection::lasting(reason, Rejection::BY_STORAGE));
         }
-        let allowed = |terms: &[TopologyTerm]| {
-            terms.is_empty() || terms.iter().any(|term| term.matches(node.labels()))
-        };
-        if !self.waiting.iter().all(|(_, terms)| allowed(terms)) {
+        if self.choose(node).is_none() {
             let reason = "node(s) didn't find available persistent volumes to bind";
             return Err(Rejection::lasting(reason, Rejection::BY_STORAGE));
         }
         Ok(())
     }
 
-    /// Claims that must be told the node before the pod can be bound.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Key> {
-        self.waiting.iter().map(|(claim, _)| claim)
+    /// Where the volumes of claims that are not bound come from on this node, if it can have them all.
+    pub(super) fn choose(&self, node: &Node) -> Option<Choice> {
+        delayed::choose(&self.delayed, node)
     }
 }
 

@@ -409,3 +409,95 @@ async fn a_volume_goes_when_it_is_released() {
     pass(&world, 2).await;
     assert_eq!(world.get(&PersistentVolume::TYPE, &volume).await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_claim_is_deleted_under_its_pod_stays_in_use_and_goes_once_it_is_detached() {
+    let world = world(Config::default()).await;
+    let claim = claim("data", Some("immediate"));
+    world.create(&PersistentVolumeClaim::TYPE, claim).await;
+    pass(&world, 2).await;
+    play_binder(&world, "data").await;
+    let volume = volume_of(&world, "data").await;
+    world.create(&PODS, mounting("db", "data")).await;
+    pass(&world, 5).await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    let node = pod["spec"]["nodeName"].as_str().unwrap().to_owned();
+    play_attach(&world, &node, &volume).await;
+
+    let off = json!({"metadata": {"finalizers": null}});
+    let kind = &PersistentVolumeClaim::TYPE;
+    world.delete(kind, "data").await;
+    if world.get(kind, "data").await.is_some() {
+        world.patch(kind, "data", off.clone()).await;
+    }
+    let released = json!({"status": {"phase": "Released"}});
+    let of_volumes = &PersistentVolume::TYPE;
+    world
+        .patch_subresource(of_volumes, &volume, Some("status"), released)
+        .await;
+    pass(&world, 60).await;
+    let held = world.get(of_volumes, &volume).await.unwrap();
+    assert_eq!(held["metadata"]["deletionTimestamp"], json!(null));
+    let used = world.get(&NODES, &node).await.unwrap();
+    assert_eq!(
+        used["status"]["volumesInUse"],
+        json!([unique_name(&volume)])
+    );
+
+    world.delete(&PODS, "db").await;
+    pass(&world, 60).await;
+    let free = world.get(&NODES, &node).await.unwrap();
+    assert_eq!(free["status"]["volumesInUse"], json!(null));
+    let name = format!("{volume}-{node}");
+    world.delete(&VolumeAttachment::TYPE, &name).await;
+    pass(&world, 2).await;
+    let held = world.get(of_volumes, &volume).await;
+    let is_deleted = |held: &Value| held["metadata"]["deletionTimestamp"] != json!(null);
+    assert!(held.as_ref().is_none_or(is_deleted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_local_volume_runs_where_the_volume_is() {
+    let world = world(Config::default()).await;
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    world.create(&StorageClass::TYPE, class).await;
+    let term =
+        json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-2"]}]});
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "local": {"path": "/mnt/disk"}, "storageClassName": "local",
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+    });
+    let kind = &PersistentVolume::TYPE;
+    world.create(kind, volume).await;
+    let status = |phase: &str| json!({"status": {"phase": phase}});
+    world
+        .patch_subresource(kind, "disk", Some("status"), status("Available"))
+        .await;
+    let claims = &PersistentVolumeClaim::TYPE;
+    world.create(claims, claim("data", Some("local"))).await;
+    world.create(&PODS, mounting("db", "data")).await;
+    pass(&world, 3).await;
+    let kept = world.get(kind, "disk").await.unwrap();
+    assert_eq!(kept["spec"]["claimRef"]["name"], "data");
+    let claim = world.get(claims, "data").await.unwrap();
+    assert_eq!(claim["metadata"]["annotations"], json!(null));
+
+    let named = json!({"spec": {"volumeName": "disk"}});
+    world.patch(claims, "data", named).await;
+    world
+        .patch_subresource(claims, "data", Some("status"), status("Bound"))
+        .await;
+    pass(&world, 5).await;
+    let pod = world.get(&PODS, "db").await.unwrap();
+    assert_eq!(
+        (&pod["spec"]["nodeName"], &pod["status"]["phase"]),
+        (&json!("node-2"), &json!("Running"))
+    );
+}

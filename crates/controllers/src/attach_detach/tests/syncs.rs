@@ -1,5 +1,6 @@
 //! The whole, against the embedded API server under virtual time.
 
+mod claim_gone;
 mod restored;
 
 use std::time::Duration;

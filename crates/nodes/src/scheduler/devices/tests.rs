@@ -51,6 +51,9 @@ impl Volumes for Bed {
     fn class(&self, _: &str) -> Option<Arc<StorageClass>> {
         None
     }
+    fn of_class(&self, _: &str) -> Vec<Arc<PersistentVolume>> {
+        Vec::new()
+    }
 }
 
 impl Objects for Bed {
