@@ -125,6 +125,18 @@ fn conclude(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
         };
         return draft.conclude(State::Settled, verdict);
     }
+    let shared = draft.explanation.in_the_way.iter();
+    let shared: Vec<&str> = shared
+        .filter(|one| one.object.starts_with("poddisruptionbudget/"))
+        .map(|one| one.object.as_str())
+        .collect();
+    if !shared.is_empty() {
+        let verdict = format!(
+            "evictions are refused where {} selects the pod, too: none is evicted that is under two budgets",
+            shared.join(" or ")
+        );
+        return draft.conclude(State::Stuck, verdict);
+    }
     if allowed > 0 {
         let verdict = format!("allows {} now", counted(allowed, "eviction"));
         return draft.conclude(

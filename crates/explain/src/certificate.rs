@@ -43,7 +43,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     if let Some((at, why)) = deleted_at(request) {
         let when = relative(at, facts.now);
         draft.sees(format!(
-            "is deleted within the hour after {at} ({when}): {why}"
+            "is deleted at {at} ({when}) or within an hour after: {why}"
         ));
     }
     let is_issued = !text(request, "/status/certificate").is_empty();

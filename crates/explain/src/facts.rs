@@ -163,6 +163,12 @@ impl Facts {
 
     /// The messages of the object's events of a reason, latest first.
     pub(crate) fn messages<'a>(&'a self, object: &Value, reason: &'a str) -> Vec<&'a str> {
+        let found = self.events_of(object, reason).into_iter();
+        found.map(|event| text(event, "/message")).collect()
+    }
+
+    /// The object's events of a reason, latest first.
+    pub(crate) fn events_of<'a>(&'a self, object: &Value, reason: &str) -> Vec<&'a Value> {
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         let mut found: Vec<&Value> = self
             .events
@@ -175,9 +181,6 @@ impl Facts {
             .collect();
         found.sort_by_key(|event| std::cmp::Reverse(event_time(event)));
         found
-            .into_iter()
-            .map(|event| text(event, "/message"))
-            .collect()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::facts::{Facts, kind_of};
 use crate::json::{list, time};
 
 /// Well-known finalizers and what they wait for.
-const KNOWN: [(&str, &str); 10] = [
+const KNOWN: [(&str, &str); 11] = [
     (
         "foregroundDeletion",
         "until everything that it owns is gone",
@@ -34,6 +34,10 @@ const KNOWN: [(&str, &str); 10] = [
     (
         "external-provisioner.volume.kubernetes.io/finalizer",
         "until the storage driver has removed its volume",
+    ),
+    (
+        "networking.k8s.io/service-cidr-finalizer",
+        "as long as a Service has an address that no other ServiceCIDR gives out",
     ),
     (
         "customresourcecleanup.apiextensions.k8s.io",

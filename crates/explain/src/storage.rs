@@ -44,6 +44,21 @@ pub(crate) fn explain_claim(facts: &Facts, draft: &mut Draft<'_>) {
     }
 }
 
+/// What the provisioner said last, if it could not make the volume. The binder has events of that reason, too: of
+/// classes that do not exist.
+fn provisioning_failure(facts: &Facts) -> Option<&str> {
+    let failures = facts.events_of(&facts.object, "ProvisioningFailed");
+    let by_binder = |event: &&Value| {
+        let by = [
+            text(event, "/source/component"),
+            text(event, "/reportingComponent"),
+        ];
+        by.contains(&"persistentvolume-controller")
+    };
+    let failure = failures.into_iter().find(|event| !by_binder(event))?;
+    Some(text(failure, "/message"))
+}
+
 /// A provisioner that has not made a volume by now is worth a look.
 const PROVISIONER_PATIENCE_SECONDS: i64 = 60;
 
@@ -58,6 +73,12 @@ fn conclude_pending(facts: &Facts, draft: &mut Draft<'_>) {
     let created = time(&facts.object, "/metadata/creationTimestamp");
     let age = created.map_or(0, |created| facts.now.unix() - created.unix());
     match &*wait.reason {
+        "WaitsForProvisioner" if let Some(why) = provisioning_failure(facts) => {
+            let command = format!("describe {}", draft.explanation.object);
+            let why_help = "shows what its provisioner says, which tries again";
+            draft.offer(help::on(facts, &command, why_help));
+            draft.conclude(State::Stuck, format!("{}: {why}", wait.what));
+        }
         "WaitsForProvisioner" if age > PROVISIONER_PATIENCE_SECONDS => draft.conclude(
             State::Stuck,
             format!("{}, for {} now", wait.what, human(age)),
@@ -186,6 +207,12 @@ pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {
     draft.sees(format!("phase {phase}, {claim}, reclaim policy {policy}"));
     match phase {
         "Bound" => draft.conclude(State::Settled, format!("is bound to {claim}")),
+        "Available" if claim != "no claim" => {
+            draft.conclude(
+                State::Settled,
+                format!("waits for {claim}, which it is kept for"),
+            );
+        }
         "Available" => draft.conclude(State::Settled, "waits for a claim that it suits"),
         "Released" if policy == "Retain" => draft.conclude(
             State::Settled,

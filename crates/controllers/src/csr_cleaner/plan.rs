@@ -108,7 +108,7 @@ impl From<&Deadline> for Line {
             Reason::Expired => "its certificate ends",
             Reason::Unissued => "it was approved and is not signed",
         };
-        Line::waits("CleanedUp", "is deleted within the hour after")
+        Line::waits("CleanedUp", "is due to be deleted")
             .because(why)
             .until(deadline.at)
     }

@@ -24,6 +24,8 @@ pub(super) struct Member<'a> {
     why: String,
     passing: bool,
     cause: Option<Cause>,
+    /// It has no port of the name that the Service sends to.
+    lacks_port: bool,
 }
 
 impl Member<'_> {
@@ -38,6 +40,10 @@ impl Member<'_> {
     pub(super) fn help(&self, facts: &Facts) -> Option<Help> {
         match &self.cause {
             Some(cause) => help::for_pod(facts, self.pod, cause),
+            None if self.lacks_port => help::hint(
+                "compare spec.ports[].targetPort with the names and protocols of the pods' ports"
+                    .to_owned(),
+            ),
             None => None,
         }
     }
@@ -69,6 +75,7 @@ fn member<'a>(facts: &Facts, service: &Value, pod: &'a Value) -> Member<'a> {
         why,
         passing,
         cause: None,
+        lacks_port: false,
     };
     let addresses = addresses(pod);
     let problem = problem(facts, pod, 0);
@@ -105,7 +112,10 @@ fn member<'a>(facts: &Facts, service: &Value, pod: &'a Value) -> Member<'a> {
         };
     }
     match missing_port(service, pod) {
-        Some(why) => of(Standing::LeftOut, why, false),
+        Some(why) => Member {
+            lacks_port: true,
+            ..of(Standing::LeftOut, why, false)
+        },
         None => of(Standing::Ready, String::new(), true),
     }
 }
@@ -146,7 +156,7 @@ pub(super) fn protocol(port: &Value) -> &str {
     }
 }
 
-/// `has no port named web (TCP); its ports are metrics`
+/// `has no TCP port named web: it has metrics (TCP)`
 fn missing_port(service: &Value, pod: &Value) -> Option<String> {
     let held: Vec<&Value> = ["/spec/containers", "/spec/initContainers"]
         .iter()
@@ -160,14 +170,14 @@ fn missing_port(service: &Value, pod: &Value) -> Option<String> {
         !name.is_empty() && !held.iter().any(is_it)
     })?;
     let (name, protocol) = (text(lacking, "/targetPort"), protocol(lacking));
-    let named: Vec<&str> = held
+    let named: Vec<String> = held
         .iter()
-        .map(|port| text(port, "/name"))
-        .filter(|name| !name.is_empty())
+        .filter(|port| !text(port, "/name").is_empty())
+        .map(|port| format!("{} ({})", text(port, "/name"), self::protocol(port)))
         .collect();
     let named = match named.is_empty() {
         true => "none of its ports has a name".to_owned(),
         false => format!("it has {}", named.join(", ")),
     };
-    Some(format!("has no port named {name} ({protocol}): {named}"))
+    Some(format!("has no {protocol} port named {name}: {named}"))
 }

@@ -161,6 +161,8 @@ fn wants(service: &Value) -> Vec<String> {
         (None, _) => lines.push("to send traffic to endpoints that somebody writes".to_owned()),
     }
     let whose = match selector_of(service) {
+        // Clients connect to whatever has the other name, at any port.
+        _ if text(service, "/spec/type") == "ExternalName" => return lines,
         Some(_) => "pods",
         None => "endpoints",
     };

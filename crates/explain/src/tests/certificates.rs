@@ -145,7 +145,7 @@ lines: [{class: waits, reason: Pending, what: waits to be approved, why: nothing
             wants       a certificate of kubernetes.io/kube-apiserver-client for client auth
 
             sees        asked by jane
-                        is deleted within the hour after 2026-01-02T11:00:00Z (in 23h): nobody has decided about it
+                        is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: nobody has decided about it
                         members of system:masters may approve it, and group security, service account ops/bot
 
             waits       to be approved: nothing is signed that is not approved

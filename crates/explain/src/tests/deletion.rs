@@ -90,3 +90,45 @@ spec: {replicas: 0}",
             kubectl patch replicaset/a -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
     );
 }
+
+/// Its own controller removes that finalizer: by hand, Services would keep addresses that are given out again.
+#[test]
+fn a_range_in_use_is_not_freed_by_hand() {
+    let check = |decision: &str, expected: expect_test::Expect| {
+        super::check_verdict(
+            &format!(
+                "
+kind: ServiceCIDR
+apiVersion: networking.k8s.io/v1
+metadata: {{name: more, uid: r, deletionTimestamp: '2026-01-01T11:57:30Z', finalizers: [networking.k8s.io/service-cidr-finalizer]}}
+spec: {{cidrs: [10.1.0.0/24]}}{decision}"
+            ),
+            expected,
+        );
+    };
+    check(
+        "",
+        expect![[r#"
+        is being deleted; held by finalizer networking.k8s.io/service-cidr-finalizer as long as a Service has an address that no other ServiceCIDR gives out
+        kubectl describe servicecidr/more"#]],
+    );
+    let decision = "
+---
+controller: service-cidr-controller
+object: {group: networking.k8s.io, kind: ServiceCIDR, name: more, uid: r}
+lines: [{class: waits, reason: Blocked, what: waits for IPAddress 10.1.0.9 to go, hint: 'delete the Services in this range, or create a ServiceCIDR that covers it'}]";
+    check(
+        decision,
+        expect![[r#"
+        is being deleted; held by finalizer networking.k8s.io/service-cidr-finalizer as long as a Service has an address that no other ServiceCIDR gives out
+    "#]],
+    );
+    let explanation = crate::explain(&super::facts(&format!(
+        "
+kind: ServiceCIDR
+apiVersion: networking.k8s.io/v1
+metadata: {{name: more, uid: r, deletionTimestamp: '2026-01-01T11:57:30Z', finalizers: [networking.k8s.io/service-cidr-finalizer]}}{decision}"
+    )));
+    let help = explanation.help.expect("its controller has a hint");
+    expect![[r#"["waits for IPAddress 10.1.0.9 to go"]: delete the Services in this range, or create a ServiceCIDR that covers it"#]].assert_eq(&format!("{:?}: {}", explanation.waits, help.why));
+}

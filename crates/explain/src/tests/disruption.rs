@@ -208,3 +208,25 @@ fn a_budget_says_how_many_may_go_and_what_keeps_the_others() {
         pod/b runs and is not ready"#]],
     );
 }
+
+#[test]
+fn a_budget_whose_pods_have_another_one_allows_nothing_of_them() {
+    super::check_verdict(
+        "
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop, generation: 1}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+status: {observedGeneration: 1, expectedPods: 3, currentHealthy: 3, desiredHealthy: 1, disruptionsAllowed: 2}
+---
+kind: PodDisruptionBudget
+metadata: {name: all, namespace: shop}
+spec: {minAvailable: 1, selector: {}}
+---
+kind: Pod
+metadata: {name: a, namespace: shop, labels: {app: web}}
+status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}",
+        expect![[r#"
+            evictions are refused where poddisruptionbudget/all selects the pod, too: none is evicted that is under two budgets
+            kubectl describe poddisruptionbudget/web -n shop"#]],
+    );
+}

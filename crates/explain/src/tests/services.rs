@@ -80,7 +80,7 @@ lines: [{class: states, reason: StoresEndpoints, what: stores 1 ready address in
             in the way  pod/b: container main runs, but its readiness probe fails: Readiness probe failed: HTTP probe failed with statuscode: 503 (for 2m)
                         pod/c: has no IP address: runs and is not ready
                         pod/d: is stopping; its grace period ends in 20s (12:00:20Z)
-                        pod/e: has no port named web (TCP): it has admin
+                        pod/e: has no TCP port named web: it has admin (TCP)
 
             would help  kubectl logs b -c main -n shop
                         shows why it does not answer
@@ -234,6 +234,18 @@ spec: ";
     check_verdict(
         &format!("{service} {{type: ExternalName, externalName: db.example.com}}"),
         expect!["is an alias of db.example.com: it selects no pods and has no endpoints"],
+    );
+    super::check(
+        &format!(
+            "{service} {{type: ExternalName, externalName: db.example.com, ports: [{{port: 80}}]}}"
+        ),
+        expect![[r#"
+            service/web in shop: is an alias of db.example.com: it selects no pods and has no endpoints
+
+            wants       its name to be an alias of db.example.com
+
+            Source: the controllers themselves, at https://here.
+        "#]],
     );
     super::check(
         &format!("{service} {{ports: [{{port: 80}}]}}"),
@@ -396,5 +408,29 @@ ports: {ports}"
     assert_eq!(
         told("[{port: 80}]"),
         "us publishes 1 ready endpoint in 1 slice"
+    );
+}
+
+#[test]
+fn a_port_of_another_protocol_or_name_is_named_as_what_it_is() {
+    let check = |yaml: &str, expected: Expect| {
+        let explanation = crate::explain(&super::facts(yaml));
+        let help = explanation.help.map(|help| help.why).unwrap_or_default();
+        expected.assert_eq(&format!("{}\n{help}", explanation.verdict));
+    };
+    let hinted = "
+---
+controller: endpointslice-controller
+object: {kind: Service, namespace: shop, name: web}
+lines: [{class: states, reason: NotReady, what: publishes b as not ready, hint: 'kubectl describe pod: readiness probes'}]";
+    let over_udp = pod("a", READY).replace(
+        "name: web, containerPort",
+        "name: web, protocol: UDP, containerPort",
+    );
+    check(
+        &format!("{SERVICE}{over_udp}{hinted}"),
+        expect![[r#"
+        the only pod that it selects takes no traffic; pod/a has no TCP port named web: it has web
+        compare spec.ports[].targetPort with the names and protocols of the pods' ports"#]],
     );
 }

@@ -356,3 +356,48 @@ lines: [{{class: waits, reason: MultiAttach, what: cannot attach volume v to n2,
             steersman node start n1"#]],
     );
 }
+
+/// What the provisioner says is why; that the binder once found no class is not.
+#[test]
+fn a_claim_says_what_its_provisioner_says() {
+    super::check_verdict(
+        "
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop, uid: c, creationTimestamp: '2026-01-01T11:59:50Z'}
+spec: {storageClassName: fast, resources: {requests: {storage: 5Gi}}}
+status: {phase: Pending}
+---
+kind: Event
+reason: ProvisioningFailed
+message: no space left
+source: {component: d.example.com}
+involvedObject: {kind: PersistentVolumeClaim, name: data}
+lastTimestamp: '2026-01-01T11:59:52Z'
+---
+kind: Event
+reason: ProvisioningFailed
+message: 'storageclass.storage.k8s.io \"fast\" not found'
+source: {component: persistentvolume-controller}
+involvedObject: {kind: PersistentVolumeClaim, name: data}
+lastTimestamp: '2026-01-01T11:59:53Z'
+---
+controller: persistentvolume-binder-controller
+object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
+lines: [{class: waits, reason: WaitsForProvisioner, what: waits until d.example.com has made a volume, hint: see whether it runs}]",
+        expect![[r#"
+            waits until d.example.com has made a volume: no space left
+            kubectl describe persistentvolumeclaim/data -n shop"#]],
+    );
+}
+
+#[test]
+fn a_volume_that_names_a_claim_waits_for_that_one() {
+    super::check_verdict(
+        "
+kind: PersistentVolume
+metadata: {name: v}
+spec: {capacity: {storage: 1Gi}, claimRef: {namespace: shop, name: data}}
+status: {phase: Available}",
+        expect!["waits for claim shop/data, which it is kept for"],
+    );
+}

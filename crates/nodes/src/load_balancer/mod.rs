@@ -36,6 +36,9 @@ const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 /// Set aside for documentation by RFC 5737: nobody's real address.
 pub const DEFAULT_RANGE: &str = "192.0.2.0/24";
 
+/// One address for a Service, beside the first, which names the network, and the last, which all Ingresses share.
+const SMALLEST_RANGE: u128 = 3;
+
 /// The ranges that addresses come from: one, or one of each family.
 #[derive(Clone, Debug)]
 pub struct Ranges(pub(crate) Vec<Cidr>);
@@ -47,6 +50,9 @@ impl Ranges {
             parsed.ok_or_else(|| PoolError::NoRange(range.trim().to_owned()))
         });
         let ranges: Vec<Cidr> = ranges.collect::<Result<_, _>>()?;
+        if let Some(small) = ranges.iter().find(|range| range.size() < SMALLEST_RANGE) {
+            return Err(PoolError::TooSmall(small.to_string()));
+        }
         match ranges.as_slice() {
             [one, two] if one.is_ipv4() == two.is_ipv4() => Err(PoolError::SameFamily),
             [_] | [_, _] => Ok(Ranges(ranges)),

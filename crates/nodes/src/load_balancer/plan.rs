@@ -32,6 +32,10 @@ pub enum PoolError {
     SameFamily,
     #[error("give one range, or one IPv4 and one IPv6 range")]
     TooMany,
+    #[error(
+        "{0} has no address for a Service, as the first and the last of a range are not given to any; give a range of four addresses or more, such as 192.0.2.0/30"
+    )]
+    TooSmall(String),
     #[error("no range has {0} addresses; see --load-balancer-range")]
     NoFamily(&'static str),
     #[error("all addresses of {0} are in use; see --load-balancer-range")]
@@ -289,6 +293,10 @@ mod tests {
             problem("192.0.2.1"),
             "\"192.0.2.1\" is not a range of addresses such as 192.0.2.0/24"
         );
+        for range in ["10.1.0.0/31", "10.1.0.0/32", "10.0.0.0/8,fd00::/127"] {
+            assert!(problem(range).contains("has no address for a Service"));
+        }
+        assert!(Ranges::parse("10.1.0.0/30").is_ok());
         assert!(problem("10.0.0.0/8,11.0.0.0/8").contains("same family"));
         assert!(problem("10.0.0.0/8,::/64,::/96").contains("one IPv4 and one IPv6"));
     }
