@@ -168,6 +168,7 @@ impl Normaliser {
                     }
                 }
                 without_structs(text);
+                without_chance(text);
                 const VOLUME: &str = "kube-api-access-";
                 let mut from = 0;
                 while let Some(found) = text[from..].find(VOLUME) {
@@ -178,6 +179,34 @@ impl Normaliser {
             }
             _ => {}
         }
+    }
+}
+
+/// Takes times and uids out of messages that quote whole objects or requests.
+fn without_chance(text: &mut String) {
+    const SHAPES: [(&str, &str); 2] = [
+        ("0000-00-00T00:00:00Z", "(a time)"),
+        ("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", "(a uid)"),
+    ];
+    for (shape, shown) in SHAPES {
+        let mut from = 0;
+        while let Some(part) = text.get(from..).filter(|rest| rest.len() >= shape.len()) {
+            let at = part
+                .as_bytes()
+                .windows(shape.len())
+                .position(|window| window.iter().zip(shape.bytes()).all(has_shape));
+            let Some(at) = at else { break };
+            text.replace_range(from + at..from + at + shape.len(), shown);
+            from += at + shown.len();
+        }
+    }
+}
+
+fn has_shape((byte, shape): (&u8, u8)) -> bool {
+    match shape {
+        b'0' => byte.is_ascii_digit(),
+        b'x' => byte.is_ascii_hexdigit(),
+        other => *byte == other,
     }
 }
 
@@ -290,5 +319,12 @@ mod tests {
         assert_eq!(shown("two", "10.0.0.7"), "(address 1)");
         assert_eq!(shown("two", "10.0.0.8"), "(address 2)");
         assert_eq!(shown("one", "10.0.0.7"), "(address 1)");
+    }
+
+    #[test]
+    fn times_and_uids_that_a_message_quotes_are_not_compared() {
+        let mut text = "é {\"a\":\"2026-11-19T05:59:08Z\"} of c39ea62b-78ef-4c1c-9bd4-9793ca4ca8bb, 2026-11-19".to_owned();
+        without_chance(&mut text);
+        assert_eq!(text, "é {\"a\":\"(a time)\"} of (a uid), 2026-11-19");
     }
 }
