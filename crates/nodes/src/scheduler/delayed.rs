@@ -56,7 +56,7 @@ impl Delayed {
         if let Some(own) = found.iter().position(|volume| is_for(volume, &claim)) {
             found = vec![found.swap_remove(own)];
         }
-        found.sort_by(|one, two| (size(one), one.key()).cmp(&(size(two), two.key())));
+        found.sort_by_cached_key(|volume| (size(volume), volume.key()));
         let with_nodes = |volume: Arc<PersistentVolume>| {
             let nodes = volume.required_nodes();
             (volume, nodes)
