@@ -119,7 +119,7 @@ impl Reconcile for PolicyStatus {
         let resource = ValidatingAdmissionPolicy::TYPE;
         let body = json!({
             "apiVersion": resource.api_version(), "kind": resource.kind,
-            // Of another one of the name, generations begin anew.
+            // Of another one of the name, generations start at one.
             "metadata": {"name": key.name, "uid": policy.metadata.uid},
             "status": {"observedGeneration": generation, "typeChecking": checking},
         });
