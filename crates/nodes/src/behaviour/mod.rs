@@ -38,9 +38,6 @@ pub(crate) const NOW: &str = "now";
 // Long enough to be seen by `kubectl get -w`, short enough to wait for.
 const SHORT_RUN: Duration = Duration::from_secs(1);
 
-/// The user that images without root run as: 65532 is what distroless images have.
-const NOBODY: i64 = 65532;
-
 /// Everything that can be asked of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Behaviour {
@@ -199,15 +196,12 @@ impl Behaviour {
         }
     }
 
-    /// Whom the image runs as. Most run as root; those that do not often say so by their name.
-    pub fn image_user(&self, container: &Container) -> i64 {
-        let says_otherwise = ["nonroot", "non-root", "unprivileged", "rootless"]
-            .iter()
-            .any(|word| container.image.contains(word));
+    /// Does the image run as root, as far as anybody can tell without pulling it? The images of Docker's own library do. What
+    /// others do is not known here: a manifest that says `runAsNonRoot` was tried with its image elsewhere, and is believed.
+    pub fn runs_as_root(&self, container: &Container) -> bool {
         match self.image_user.filter(|_| self.concerns(container)) {
-            Some(user) => user,
-            None if says_otherwise => NOBODY,
-            None => 0,
+            Some(user) => user == 0,
+            None => is_of_dockers_library(&container.image),
         }
     }
 
@@ -291,6 +285,12 @@ impl Behaviour {
 fn is_pause(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     name.split([':', '@']).next() == Some("pause")
+}
+
+/// `nginx`, `library/nginx`, `docker.io/library/nginx:1`: an image that names no other owner.
+fn is_of_dockers_library(image: &str) -> bool {
+    let owned = image.strip_prefix("docker.io/").unwrap_or(image);
+    !owned.strip_prefix("library/").unwrap_or(owned).contains('/')
 }
 
 fn codes_by_index(text: &str) -> Option<Vec<(u32, i32)>> {

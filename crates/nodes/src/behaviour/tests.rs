@@ -166,3 +166,32 @@ fn images_called_missing_cannot_be_pulled() {
     assert!(Behaviour::default().fails_to_pull(&missing));
     assert!(!Behaviour::default().fails_to_pull(&Container::default()));
 }
+
+#[test]
+fn images_of_dockers_library_run_as_root() {
+    let runs_as_root = |annotations: &str, image: &str| {
+        let pod = pod(annotations, "");
+        let (behaviour, _) = Behaviour::of(&pod, &Stages::default());
+        let mut container = pod.spec.containers[0].clone();
+        container.image = Istr::from(image);
+        behaviour.runs_as_root(&container)
+    };
+    for image in [
+        "nginx",
+        "busybox:1",
+        "library/nginx",
+        "docker.io/library/nginx@sha256:0",
+    ] {
+        assert!(runs_as_root("", image), "{image}");
+    }
+    for image in [
+        "nginxinc/nginx-unprivileged",
+        "registry.example.com/operator:v1",
+        "localhost:5000/operator",
+    ] {
+        assert!(!runs_as_root("", image), "{image}");
+    }
+    let operator = "registry.example.com/operator:v1";
+    assert!(!runs_as_root(r#""steersman.dev/image-user":"101""#, "nginx"));
+    assert!(runs_as_root(r#""steersman.dev/image-user":"0""#, operator));
+}

@@ -286,7 +286,7 @@ impl Course<'_> {
         let why = match container.run_as_user {
             _ if !container.run_as_non_root => return None,
             Some(0) => "container's runAsUser breaks non-root policy",
-            None if behaviour.image_user(container) == 0 => {
+            None if behaviour.runs_as_root(container) => {
                 "container has runAsNonRoot and image will run as root"
             }
             _ => return None,
