@@ -46,7 +46,13 @@ impl Binder {
         let (mut volume_draft, mut claim_draft) = (None, None);
         let volume = match names_it {
             true => volume.clone(),
-            false => self.name_claim(&mut volume_draft, volume, claim).await?,
+            false => {
+                let reserved = self.reserved.reserve(volume_name);
+                let _until_it_is_written = reserved.ok_or_else(|| {
+                    Error::Retry(format!("volume {volume_name} is just being bound"))
+                })?;
+                self.name_claim(&mut volume_draft, volume, claim).await?
+            }
         };
         let volume = self
             .put_phase_of(&mut volume_draft, &volume, "Bound", "")

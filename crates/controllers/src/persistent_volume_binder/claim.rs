@@ -61,8 +61,8 @@ impl Event {
     }
 }
 
-/// Everything that a claim's fate depends on.
-pub struct Surroundings<'a> {
+/// What the caches say of everything that a claim's plan depends on.
+pub struct Snapshot<'a> {
     /// The class that it asks for, if there is one of that name.
     pub class: Option<Arc<StorageClass>>,
     pub default_class: &'a dyn Fn() -> Option<Istr>,
@@ -77,21 +77,21 @@ pub struct Surroundings<'a> {
     pub gates: Gates,
 }
 
-pub fn plan(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Plan {
+pub fn plan(claim: &PersistentVolumeClaim, snapshot: &Snapshot<'_>) -> Plan {
     let is_completed = claim.metadata.annotation(BIND_COMPLETED).is_some();
     match (is_completed, claim.spec.volume_name.as_str()) {
-        (false, "") => plan_unbound(claim, around),
-        (false, name) => plan_named(claim, name, around),
-        (true, name) => plan_bound(claim, name, around),
+        (false, "") => plan_unbound(claim, snapshot),
+        (false, name) => plan_named(claim, name, snapshot),
+        (true, name) => plan_bound(claim, name, snapshot),
     }
 }
 
-fn plan_unbound(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Plan {
-    let is_delayed = match is_delayed(claim, around.class.as_deref()) {
+fn plan_unbound(claim: &PersistentVolumeClaim, snapshot: &Snapshot<'_>) -> Plan {
+    let is_delayed = match is_delayed(claim, snapshot.class.as_deref()) {
         Ok(is_delayed) => is_delayed,
         Err(message) => return fail(message),
     };
-    match (around.find)(is_delayed) {
+    match (snapshot.find)(is_delayed) {
         Ok(Some(volume)) => return bind(volume),
         Ok(None) => {}
         Err(error) => {
@@ -100,7 +100,7 @@ fn plan_unbound(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Pla
         }
     }
     if !class::is_chosen(claim)
-        && let Some(class) = (around.default_class)()
+        && let Some(class) = (snapshot.default_class)()
     {
         let line = Line::acts("AssignsClass", format!("gives it class {class}"))
             .because("it names none, and that is the default now");
@@ -111,7 +111,7 @@ fn plan_unbound(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Pla
         };
     }
     if is_delayed && claim.metadata.annotation(SELECTED_NODE).is_none() {
-        return wait_for_consumer(&(around.unscheduled)());
+        return wait_for_consumer(&(snapshot.unscheduled)());
     }
     match class::of_claim(claim) {
         "" => Plan {
@@ -126,7 +126,7 @@ fn plan_unbound(claim: &PersistentVolumeClaim, around: &Surroundings<'_>) -> Pla
                     .hint("create a volume that suits, or a default StorageClass"),
             ),
         },
-        name => provision(name, around),
+        name => provision(name, snapshot),
     }
 }
 
@@ -171,8 +171,8 @@ fn wait_for_consumer(pods: &[String]) -> Plan {
 }
 
 /// Asks for a volume of this class.
-fn provision(name: &str, around: &Surroundings<'_>) -> Plan {
-    if !around.is_dynamic {
+fn provision(name: &str, snapshot: &Snapshot<'_>) -> Plan {
+    if !snapshot.is_dynamic {
         return Plan {
             action: Action::Nothing,
             event: None,
@@ -182,7 +182,7 @@ fn provision(name: &str, around: &Surroundings<'_>) -> Plan {
             ),
         };
     }
-    let Some(class) = &around.class else {
+    let Some(class) = &snapshot.class else {
         let message = format!("storageclass.storage.k8s.io \"{name}\" not found");
         let why = format!("no volume suits, and class {name} does not exist");
         return cannot_provision(message, why, "create the class, or another claim");
@@ -236,8 +236,8 @@ fn cannot_provision(message: String, why: String, hint: &'static str) -> Plan {
 }
 
 /// A claim that asks for this very volume.
-fn plan_named(claim: &PersistentVolumeClaim, name: &str, around: &Surroundings<'_>) -> Plan {
-    let Some(volume) = (around.volume)(name) else {
+fn plan_named(claim: &PersistentVolumeClaim, name: &str, snapshot: &Snapshot<'_>) -> Plan {
+    let Some(volume) = (snapshot.volume)(name) else {
         return Plan {
             action: Action::Pending,
             event: None,
@@ -248,7 +248,7 @@ fn plan_named(claim: &PersistentVolumeClaim, name: &str, around: &Surroundings<'
         };
     };
     let Some(held) = &volume.spec.claim_ref else {
-        return match mismatch(&volume, claim, around.gates) {
+        return match mismatch(&volume, claim, snapshot.gates) {
             None => bind(volume),
             Some(why) => {
                 let message = format!("Cannot bind to requested volume \"{name}\": {why}");
@@ -289,7 +289,7 @@ fn plan_named(claim: &PersistentVolumeClaim, name: &str, around: &Surroundings<'
 }
 
 /// A claim that was bound: it keeps its volume, or has lost it.
-fn plan_bound(claim: &PersistentVolumeClaim, name: &str, around: &Surroundings<'_>) -> Plan {
+fn plan_bound(claim: &PersistentVolumeClaim, name: &str, snapshot: &Snapshot<'_>) -> Plan {
     if name.is_empty() {
         return lose(
             claim,
@@ -297,7 +297,7 @@ fn plan_bound(claim: &PersistentVolumeClaim, name: &str, around: &Surroundings<'
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         );
     }
-    let Some(volume) = (around.volume)(name) else {
+    let Some(volume) = (snapshot.volume)(name) else {
         return lose(
             claim,
             "ClaimLost",

@@ -116,7 +116,7 @@ fn free(volume: &PersistentVolume) -> Option<(Place, (Quantity, Istr))> {
 /// Where a claim's volume is looked for.
 pub struct Volumes<'a> {
     pub free: &'a FreeVolumes,
-    /// The newest that is known of a volume.
+    /// The newest that is known of a volume that no other claim is just being given.
     pub get: &'a dyn Fn(&str) -> Option<Arc<PersistentVolume>>,
     /// Volumes whose reference names the claim.
     pub naming: &'a dyn Fn(&Key) -> Vec<Arc<PersistentVolume>>,

@@ -18,12 +18,13 @@
 //!
 //! **Mirrors** `pkg/controller/volume/persistentvolume`. Binding is four writes in this order: the volume names the
 //! claim, the volume is `Bound`, the claim names the volume, the claim is `Bound`; any of them may be the last before a
-//! crash, and the next sync goes on from there. Two loops with a worker each, and `latest` for what they write.
+//! crash, and the next sync goes on from there. Two loops with several workers each, `latest` for what
+//! they write, and `reservations` for what they are about to.
 //!
 //! **Deliberate differences**: the manager's own disk is no storage: volumes of kind `hostPath` are neither made by
 //! `--enable-hostpath-provisioner` nor is anything but the object deleted. A recycler's pod is followed in the cache,
 //! not by a watch of its own, so a manager that starts goes on with the one that runs; its events are not repeated. What
-//! a claim or a volume waits for is told when it is news, and not every 15 seconds ([`told`]). Volumes are deleted with
+//! a claim or a volume waits for is told when it is news, and not every 15 seconds ([`reported`]). Volumes are deleted with
 //! their uid as a precondition.
 
 mod actions;
@@ -38,7 +39,8 @@ mod metrics;
 mod oracle;
 mod reclaim;
 mod recycle;
-mod told;
+mod reported;
+mod reservations;
 mod volume;
 
 #[cfg(test)]
@@ -58,10 +60,11 @@ use runtime::{
     Store,
 };
 
-use self::claim::{Event, Surroundings};
+use self::claim::{Event, Snapshot};
 use self::matching::{BY_CLAIM, FreeVolumes, Volumes};
 use self::metrics::BinderMetrics;
-use self::told::Told;
+use self::reported::ReportedEvents;
+use self::reservations::Reservations;
 use crate::Descriptor;
 use crate::config::PersistentVolumeBinder;
 use crate::oracle::View;
@@ -100,6 +103,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     )
 };
 
+/// Of each loop. A claim takes four writes, one after the other; upstream has one worker, which waits for each. As what one has
+/// chosen is reserved, several do not choose the same volume.
+const WORKERS: usize = 8;
+
 /// The loops of the controller.
 pub struct Loops {
     pub claims: Controller,
@@ -132,9 +139,10 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
         classes: informers.store::<StorageClass>(),
         pods: pods.store().clone(),
         free,
+        reserved: Reservations::default(),
         settings,
         metrics: BinderMetrics::new(context),
-        told: Told::default(),
+        reported: ReportedEvents::default(),
         claim_queue: claim_queue.clone(),
         volume_queue: volume_queue.clone(),
     });
@@ -147,7 +155,6 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
             true
         })
     });
-    // UPSTREAM: one worker each.
     let claims = for_claims
         .watches::<PersistentVolumeClaim>(move |change, queue| {
             queue.add(change.object().key());
@@ -160,7 +167,7 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
         .reads::<PersistentVolume>()
         .reads::<StorageClass>()
         .reads::<Pod>()
-        .workers(1)
+        .workers(WORKERS)
         .reconciler(ForClaims(binder.clone()));
     let volumes = for_volumes
         .watches::<PersistentVolume>(move |change, queue| {
@@ -178,7 +185,7 @@ pub fn controllers(context: &Context, settings: PersistentVolumeBinder) -> Loops
         })
         .reads::<PersistentVolumeClaim>()
         .reads::<StorageClass>()
-        .workers(1)
+        .workers(WORKERS)
         .reconciler(ForVolumes(binder.clone()));
     let resync = Loop::every(context, period, Duration::ZERO)
         .reads::<PersistentVolumeClaim>()
@@ -198,9 +205,10 @@ pub struct Binder {
     classes: Arc<Store<StorageClass>>,
     pods: Arc<Store<Pod>>,
     free: Arc<FreeVolumes>,
+    reserved: Reservations,
     settings: PersistentVolumeBinder,
     metrics: BinderMetrics,
-    told: Told,
+    reported: ReportedEvents,
     claim_queue: Arc<Queue>,
     volume_queue: Arc<Queue>,
 }
@@ -237,7 +245,7 @@ impl Reconcile<Tick> for Resync {
 impl Binder {
     async fn sync_claim(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(claim) = self.claims.get(key) else {
-            self.told.forget(key);
+            self.reported.forget(key);
             return Ok(Next::AwaitChange);
         };
         let claim = self.anneal_claim(claim).await?;
@@ -253,7 +261,7 @@ impl Binder {
         match &plan.action {
             claim::Action::Nothing => {}
             claim::Action::Bind(volume) => {
-                self.told.forget(key);
+                self.reported.forget(key);
                 self.bind(volume, &claim, report).await?;
             }
             claim::Action::Pending => self.put_claim_status(&claim, "Pending", None).await?,
@@ -277,15 +285,16 @@ impl Binder {
     fn plan_claim(&self, claim: &PersistentVolumeClaim) -> claim::Plan {
         let volume = |name: &str| self.volumes.get(&Key::new("", name));
         let naming = |key: &Key| self.volumes_naming(key);
+        let unreserved = |name: &str| volume(name).filter(|_| !self.reserved.contains(name));
         let volumes = Volumes {
             gates: self.context.gates,
             free: &self.free,
-            get: &volume,
+            get: &unreserved,
             naming: &naming,
         };
         claim::plan(
             claim,
-            &Surroundings {
+            &Snapshot {
                 gates: self.context.gates,
                 class: self.classes.find("", class::of_claim(claim)),
                 default_class: &|| {
@@ -341,14 +350,14 @@ impl Binder {
 
     async fn sync_volume(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
         let Some(volume) = self.volumes.get(key) else {
-            self.told.forget(key);
+            self.reported.forget(key);
             return Ok(Next::AwaitChange);
         };
         let volume = self.anneal_volume(volume).await?;
         let claim = self.claim_of(&volume).await?;
         match volume::plan(&volume, claim.as_deref()) {
             volume::Action::Phase(phase) => {
-                self.told.forget(key);
+                self.reported.forget(key);
                 self.put_phase(&volume, phase, "").await?;
             }
             volume::Action::Reclaim => self.reclaim(&volume, report).await?,
@@ -401,7 +410,7 @@ impl Binder {
     /// Emits the event, if it is news.
     fn emit<K: Resource>(&self, object: &K, event: Option<&Event>) {
         let meta = object.meta();
-        let is_news = |event: &&Event| self.told.is_news(meta, event);
+        let is_news = |event: &&Event| self.reported.is_news(meta, event);
         if let Some(event) = event.filter(is_news) {
             let (recorder, object) = (&self.context.recorder, ObjectRef::of(object));
             recorder.event(

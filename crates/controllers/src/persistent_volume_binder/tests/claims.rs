@@ -8,7 +8,7 @@ use api::kinds::{PersistentVolume, StorageClass};
 use serde_json::json;
 
 use super::super::annotations::{Migration, migration_of_claim};
-use super::super::claim::{Action, Surroundings, plan, status_change};
+use super::super::claim::{Action, Snapshot, plan, status_change};
 use super::super::class::default_of;
 use super::{claim, volume};
 
@@ -45,7 +45,7 @@ fn check(case: &Case<'_>, expected: &str) {
     let exists: Option<Arc<PersistentVolume>> = case.exists.map(volume);
     let plan = plan(
         &claim(case.claim),
-        &Surroundings {
+        &Snapshot {
             gates: api::Gates::default(),
             class,
             default_class: &|| case.default.map(Istr::new),

@@ -250,6 +250,34 @@ async fn two_claims_do_not_get_one_volume() {
     );
 }
 
+/// Claims that are bound at the same time choose apart: nobody is refused, and nobody waits for the next resync.
+#[tokio::test(start_paused = true)]
+async fn claims_that_are_bound_at_the_same_time_choose_different_volumes() {
+    let world = running().await;
+    for size in 5..9 {
+        create_volume(&world, &format!("v{size} class=hand size={size}Gi")).await;
+    }
+    pass(&world).await;
+    world.writes();
+    // Four writes for each: one claim after the other would take 1.6 s.
+    world.slow_down(Duration::from_millis(100));
+    for name in ["a", "b", "c", "d"] {
+        create_claim(&world, &format!("{name} class=hand")).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    expect![[r#"
+        v5 Bound -> a by us
+        v6 Bound -> b by us
+        v7 Bound -> c by us
+        v8 Bound -> d by us
+        a Bound -> v5 5Gi by us
+        b Bound -> v6 6Gi by us
+        c Bound -> v7 7Gi by us
+        d Bound -> v8 8Gi by us"#]]
+    .assert_eq(&lines(&world).await);
+    assert_eq!(world.writes().len(), 4 * 4, "four writes for each");
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_side_may_be_named_by_hand() {
     let world = running().await;

@@ -1,7 +1,7 @@
-//! What users were told already.
+//! The events that were emitted already, so that they are not repeated every 15 seconds.
 //!
-//! Everything is looked at again every 15 seconds, and what waits then, unchanged, still waits for the same reason: an
-//! event that says so again is no news. The API server forgets events after an hour, so it is told again before that.
+//! Each resync plans every claim and volume again, and one that has not changed still waits for the same reason: its event
+//! would add nothing. The API server deletes events after an hour, so each is repeated before that.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use super::claim::Event;
 
 /// Shorter than --event-ttl of API servers, which is an hour.
-const AGAIN: Duration = Duration::from_secs(55 * 60);
+const REPEAT_AFTER: Duration = Duration::from_secs(55 * 60);
 
 /// The last event of each object that waits.
 #[derive(Default)]
-pub struct Told(Mutex<HashMap<Key, Last>>);
+pub struct ReportedEvents(Mutex<HashMap<Key, Last>>);
 
 struct Last {
     uid: Uid,
@@ -26,15 +26,15 @@ struct Last {
     at: Instant,
 }
 
-impl Told {
-    /// Is this event news about the object? It is none the next time.
+impl ReportedEvents {
+    /// Whether this event has not been emitted for the object as it is; notes it as emitted.
     pub fn is_news(&self, meta: &Meta, event: &Event) -> bool {
         let (mut all, key) = (self.0.lock(), meta.key());
         let is_known = all.get(&key).is_some_and(|last| {
             last.uid == meta.uid
                 && last.revision == meta.resource_version
                 && last.event == *event
-                && last.at.elapsed() < AGAIN
+                && last.at.elapsed() < REPEAT_AFTER
         });
         if !is_known {
             let last = Last {
