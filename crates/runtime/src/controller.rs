@@ -323,10 +323,7 @@ impl<K: LoopKey> Controller<K> {
     ) -> ReconcileResult {
         match outcome {
             Ok(Ok(Next::AwaitChange)) => {
-                self.queue.forget(key);
-                if let Some(period) = self.period {
-                    self.queue.add_after(key.clone(), period);
-                }
+                self.forget(key);
                 ReconcileResult::Done
             }
             Ok(Ok(Next::WithBackoff)) => {
@@ -349,7 +346,7 @@ impl<K: LoopKey> Controller<K> {
             }
             Ok(Err(Error::Terminal(reason))) => {
                 info!(controller = self.name, %key, reason, "cannot be reconciled until it changes");
-                self.queue.forget(key);
+                self.forget(key);
                 ReconcileResult::Terminal
             }
             Ok(Err(error)) => {
@@ -361,6 +358,14 @@ impl<K: LoopKey> Controller<K> {
                 self.queue.add_rate_limited(key.clone());
                 ReconcileResult::Panicked
             }
+        }
+    }
+
+    /// Nothing more to do for the key until something changes, or the period is over.
+    fn forget(&self, key: &K) {
+        self.queue.forget(key);
+        if let Some(period) = self.period {
+            self.queue.add_after(key.clone(), period);
         }
     }
 
@@ -377,11 +382,7 @@ impl<K: LoopKey> Controller<K> {
         let failures = self.queue.failures(key);
         if self.retries_max.is_some_and(|max| failures >= max) {
             info!(controller = self.name, %key, reason, failures, "giving up until it changes");
-            self.queue.forget(key);
-            if let Some(period) = self.period {
-                self.queue.add_after(key.clone(), period);
-            }
-            return;
+            return self.forget(key);
         }
         if is_worth_a_line(failures + 1) {
             warn!(controller = self.name, %key, reason, failures = failures + 1, "reconcile keeps failing, will retry");
@@ -398,7 +399,8 @@ fn is_worth_a_line(failures: u32) -> bool {
     failures > 2 && failures.is_power_of_two()
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// What a panic said.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     if let Some(text) = panic.downcast_ref::<&str>() {
         text
     } else if let Some(text) = panic.downcast_ref::<String>() {

@@ -27,7 +27,7 @@ pub mod written;
 pub use api::{Clock, Rng};
 pub use builder::Loop;
 pub use context::Context;
-pub use controller::{Controller, Error, Next, Reconcile, Runnable};
+pub use controller::{Controller, Error, Next, Reconcile, Runnable, panic_text};
 pub use expectations::Expectations;
 pub use informer::{Change, Informer, Informers};
 pub use queue::Queue;

@@ -309,6 +309,7 @@ async fn a_decision_says_how_carrying_it_out_went() {
 async fn periodic_work_comes_back_whatever_happens() {
     let script = |count| match count {
         2 => Err(Error::Retry("no".into())),
+        3 => Err(Error::Terminal("never".into())),
         _ => Ok(Next::AwaitChange),
     };
     let reconciler = Arc::new(Scripted {
