@@ -10,14 +10,14 @@ use controllers::{Descriptor, Environment};
 use futures_util::future::BoxFuture;
 use runtime::informer::{MetadataStreams, StreamOptions};
 use runtime::leader::Leadership;
-use runtime::{Decisions, Informers, Metrics, Stop, spawn};
+use runtime::{Decisions, Informers, Metrics, Stop};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::gates::FeatureGates;
 use crate::options::Options;
-use crate::selection::{self, Fate};
+use crate::selection::{self, Selection};
 use crate::term::Term;
 
 /// Gives each controller its client.
@@ -38,7 +38,8 @@ pub struct Manager {
     pub running: watch::Sender<Vec<&'static str>>,
 }
 
-/// While the API server refuses what controllers are built with, it is asked again this often.
+/// While the API server refuses what controllers are built with, it is asked again this often; and so long they stay stopped
+/// after one of them has panicked.
 const BUILD_RETRY: Duration = Duration::from_secs(2);
 
 /// How long the first look at the lease may hold up the first listing.
@@ -111,17 +112,18 @@ impl Manager {
             }
             info!(controllers = ?term.names(), "leading");
             self.running.send_replace(term.names());
-            let (ender, end) = Stop::new();
-            let running = spawn(term.run(end, self.patience));
-            let lost = stop.or(until(&leadership, false)).await;
-            if lost.is_some() {
-                warn!("lost the lease: stopping all controllers, contending again");
-            }
-            ender.stop();
-            let _ = running.await;
+            let over = async {
+                if stop.or(until(&leadership, false)).await.is_some() {
+                    warn!("lost the lease: stopping all controllers, contending again");
+                }
+            };
+            let ended = term.run(over, self.patience).await;
             self.running.send_replace(Vec::new());
             self.environment.informers.clear_listeners();
             self.environment.streams.clear_listeners();
+            if ended.is_err() {
+                stop.or(tokio::time::sleep(BUILD_RETRY)).await;
+            }
         }
     }
 
@@ -197,13 +199,13 @@ pub fn select(list: &[String], gates: &FeatureGates) -> Vec<&'static Descriptor>
     for (descriptor, fate) in selection::select(list, gates) {
         let controller = descriptor.name;
         match fate {
-            Fate::Runs => selected.push(descriptor),
-            Fate::NotBuilt => not_built.push(controller),
-            Fate::Deselected => info!(controller, "Warning: controller is disabled"),
-            Fate::Gated(gates) => {
+            Selection::Runs => selected.push(descriptor),
+            Selection::NotBuilt => not_built.push(controller),
+            Selection::Deselected => info!(controller, "Warning: controller is disabled"),
+            Selection::Gated(gates) => {
                 info!(controller, requiredFeatureGates = ?gates, "Controller is disabled by a feature gate");
             }
-            Fate::Cloud => info!(controller, "Skipping a cloud provider controller"),
+            Selection::Cloud => info!(controller, "Skipping a cloud provider controller"),
         }
     }
     if !not_built.is_empty() {

@@ -6,7 +6,7 @@ use crate::gates::FeatureGates;
 
 /// What becomes of a controller in this process.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
+pub enum Selection {
     Runs,
     /// --controllers leaves it out.
     Deselected,
@@ -56,16 +56,16 @@ pub fn canonical(list: &[String]) -> Result<Vec<String>, Vec<UnknownController>>
 pub fn select<'a>(
     list: &'a [String],
     gates: &'a FeatureGates,
-) -> impl Iterator<Item = (&'static Descriptor, Fate)> + 'a {
+) -> impl Iterator<Item = (&'static Descriptor, Selection)> + 'a {
     ALL.iter().map(move |descriptor| {
         let fate = match descriptor {
-            _ if !descriptor.first && !is_selected(descriptor, list) => Fate::Deselected,
-            _ if descriptor.cloud => Fate::Cloud,
+            _ if !descriptor.first && !is_selected(descriptor, list) => Selection::Deselected,
+            _ if descriptor.cloud => Selection::Cloud,
             _ if descriptor.gates.iter().any(|gate| !gates.enabled(gate)) => {
-                Fate::Gated(descriptor.gates)
+                Selection::Gated(descriptor.gates)
             }
-            _ if !descriptor.is_built() => Fate::NotBuilt,
-            _ => Fate::Runs,
+            _ if !descriptor.is_built() => Selection::NotBuilt,
+            _ => Selection::Runs,
         };
         (descriptor, fate)
     })
@@ -103,7 +103,7 @@ pub fn disabled_by_default() -> Vec<&'static str> {
 mod tests {
     use super::*;
 
-    fn check(list: &str, name: &str, expected: Fate) {
+    fn check(list: &str, name: &str, expected: Selection) {
         let list: Vec<String> = list.split(',').map(str::to_owned).collect();
         let list = canonical(&list).unwrap();
         let gates = FeatureGates::defaults();
@@ -126,22 +126,30 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_the_defaults() {
-        check("*", "job-controller", Fate::Runs);
-        check("*", "token-cleaner-controller", Fate::Deselected);
-        check("*,tokencleaner", "token-cleaner-controller", Fate::Runs);
-        check("*,-job", "job-controller", Fate::Deselected);
+        check("*", "job-controller", Selection::Runs);
+        check("*", "token-cleaner-controller", Selection::Deselected);
+        check(
+            "*,tokencleaner",
+            "token-cleaner-controller",
+            Selection::Runs,
+        );
+        check("*,-job", "job-controller", Selection::Deselected);
     }
 
     #[test]
     fn without_a_star_only_what_is_named_runs() {
-        check("deployment", "job-controller", Fate::Deselected);
-        check("deployment", "deployment-controller", Fate::Runs);
+        check("deployment", "job-controller", Selection::Deselected);
+        check("deployment", "deployment-controller", Selection::Runs);
     }
 
     #[test]
     fn the_first_mention_counts() {
-        check("job,-job", "job-controller", Fate::Runs);
-        check("-job-controller,job", "job-controller", Fate::Deselected);
+        check("job,-job", "job-controller", Selection::Runs);
+        check(
+            "-job-controller,job",
+            "job-controller",
+            Selection::Deselected,
+        );
     }
 
     #[test]
@@ -149,7 +157,7 @@ mod tests {
         check(
             "-serviceaccount-token,job",
             "serviceaccount-token-controller",
-            Fate::Runs,
+            Selection::Runs,
         );
     }
 
@@ -158,13 +166,13 @@ mod tests {
         check(
             "*",
             "podgroup-protection-controller",
-            Fate::Gated(&["GenericWorkload"]),
+            Selection::Gated(&["GenericWorkload"]),
         );
-        check("*", "service-lb-controller", Fate::Cloud);
+        check("*", "service-lb-controller", Selection::Cloud);
         check(
             "*",
             "validatingadmissionpolicy-status-controller",
-            Fate::Runs,
+            Selection::Runs,
         );
     }
 

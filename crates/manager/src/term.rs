@@ -5,14 +5,17 @@
 //! new ones on the same caches.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 
 use api::Rng;
 use client::Client;
 use controllers::{Built, Descriptor, Environment, EventsStopper};
-use futures_util::future::join_all;
-use runtime::{Runnable, Stop, Task, spawn};
-use tracing::{info, warn};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use runtime::{Runnable, Stop, Task, panic_text, spawn};
+use tracing::{error, info, warn};
 
 /// Controllers that are built and wait for their term.
 pub struct Term {
@@ -59,20 +62,52 @@ impl Term {
             .collect()
     }
 
-    /// Runs all controllers until the signal comes and they have finished what they had in hand.
-    pub async fn run(self, stop: Stop, patience: Duration) {
-        let running = self
+    /// Runs all controllers until the term is over and they have finished what they had in hand. A panic outside of a
+    /// reconcile would leave a leader without one of its controllers: it ends the term for all, and the next builds them again.
+    pub async fn run(
+        self,
+        over: impl Future<Output = ()>,
+        patience: Duration,
+    ) -> Result<(), Panicked> {
+        let (ender, end) = Stop::new();
+        let mut running: FuturesUnordered<Task<Result<(), Panicked>>> = self
             .controllers
             .into_iter()
             .map(|(controller, writer, stopper)| {
                 // UPSTREAM: starts are spread by chance over up to twice the interval.
                 let delay = self.start_interval.mul_f64(1.0 + self.rng.unit());
-                run_one(controller, writer, stopper, delay, stop.clone(), patience)
-            });
-        let tasks: Vec<Task<()>> = running.map(spawn).collect();
-        join_all(tasks).await;
+                spawn(run_one(
+                    controller,
+                    writer,
+                    stopper,
+                    delay,
+                    end.clone(),
+                    patience,
+                ))
+            })
+            .collect();
+        let mut over = pin!(over);
+        let mut outcome = Ok(());
+        while !end.is_stopped() {
+            tokio::select! {
+                biased;
+                () = &mut over => ender.stop(),
+                Some(ended) = running.next(), if !running.is_empty() => {
+                    if let Ok(Err(panicked)) = ended {
+                        outcome = Err(panicked);
+                        ender.stop();
+                    }
+                }
+            }
+        }
+        while running.next().await.is_some() {}
+        outcome
     }
 }
+
+/// A controller that panicked where nothing catches it for a single key.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Panicked(pub &'static str);
 
 async fn run_one(
     controller: Runnable,
@@ -81,30 +116,43 @@ async fn run_one(
     delay: Duration,
     stop: Stop,
     patience: Duration,
-) {
+) -> Result<(), Panicked> {
     let name = controller.name;
     if stop.or(tokio::time::sleep(delay)).await.is_none() {
-        return;
+        return Ok(());
     }
-    let mut running = controller.run(stop.clone());
-    tokio::select! {
+    let mut running = AssertUnwindSafe(controller.run(stop.clone()))
+        .catch_unwind()
+        .boxed();
+    let outcome = tokio::select! {
         biased;
-        () = &mut running => {}
+        outcome = &mut running => outcome,
         () = async {
             stop.stopped().await;
             tokio::time::sleep(patience).await;
-        } => warn!(controller = name, "did not finish in time and is dropped"),
-    }
+        } => {
+            warn!(controller = name, "did not finish in time and is dropped");
+            Ok(())
+        }
+    };
     drop(running);
     // The last events still go out.
     drop(events_stopper);
     let _ = writer.await;
+    if let Err(panic) = outcome {
+        let panic = panic_text(&*panic);
+        error!(
+            controller = name,
+            panic, "panicked outside of a reconcile: all controllers are stopped and built again"
+        );
+        return Err(Panicked(name));
+    }
     info!(controller = name, "stopped");
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
     use tokio::sync::mpsc;
     use tokio::time::Instant;
 
@@ -117,18 +165,27 @@ mod tests {
         started: &mpsc::UnboundedSender<(&'static str, Instant)>,
     ) -> (Runnable, Task<()>, EventsStopper) {
         let started = started.clone();
-        let (stopper, written) = Stop::new();
-        let run = move |stop: Stop| {
+        with_events(Runnable::new(name, move |stop: Stop| {
             let _ = started.send((name, Instant::now()));
             async move {
                 stop.stopped().await;
                 tokio::time::sleep(needs).await;
             }
-            .boxed()
-        };
-        let ready = Runnable::new(name, run);
+        }))
+    }
+
+    /// A controller that does not wait to be stopped.
+    fn runs(
+        name: &'static str,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> (Runnable, Task<()>, EventsStopper) {
+        with_events(Runnable::new(name, |_| future))
+    }
+
+    fn with_events(controller: Runnable) -> (Runnable, Task<()>, EventsStopper) {
+        let (stopper, written) = Stop::new();
         let writer = spawn(async move { written.stopped().await });
-        (ready, writer, EventsStopper(stopper))
+        (controller, writer, EventsStopper(stopper))
     }
 
     fn term(start_interval: u64, controllers: Vec<(Runnable, Task<()>, EventsStopper)>) -> Term {
@@ -141,13 +198,17 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
+    async fn run(term: Term, end: Stop) -> Result<(), Panicked> {
+        term.run(async move { end.stopped().await }, PATIENCE).await
+    }
+
     #[tokio::test(start_paused = true)]
     async fn starts_are_spread_over_up_to_twice_the_interval() {
         let (starting, mut started) = mpsc::unbounded_channel();
         let begun = Instant::now();
         let of = |name| controller(name, Duration::ZERO, &starting);
         let (ender, end) = Stop::new();
-        let running = spawn(term(30, vec![of("a"), of("b"), of("c")]).run(end, PATIENCE));
+        let running = spawn(run(term(30, vec![of("a"), of("b"), of("c")]), end));
         let mut delays = Vec::new();
         for _ in 0..3 {
             let (_, at) = started.recv().await.unwrap();
@@ -162,7 +223,7 @@ mod tests {
         );
         assert!(delays[0] < delays[2], "not all at once: {delays:?}");
         ender.stop();
-        running.await.unwrap();
+        running.await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -171,11 +232,11 @@ mod tests {
             let (starting, mut started) = mpsc::unbounded_channel();
             let slow = controller("slow", Duration::from_secs(needs), &starting);
             let (ender, end) = Stop::new();
-            let running = spawn(term(0, vec![slow]).run(end, PATIENCE));
+            let running = spawn(run(term(0, vec![slow]), end));
             started.recv().await.unwrap();
             let told = Instant::now();
             ender.stop();
-            running.await.unwrap();
+            running.await.unwrap().unwrap();
             assert_eq!(told.elapsed().as_secs(), takes, "needs {needs} s");
         }
     }
@@ -185,11 +246,52 @@ mod tests {
         let (starting, mut started) = mpsc::unbounded_channel();
         let late = controller("late", Duration::ZERO, &starting);
         let (ender, end) = Stop::new();
-        let running = spawn(term(60, vec![late]).run(end, PATIENCE));
+        let running = spawn(run(term(60, vec![late]), end));
         tokio::time::sleep(Duration::from_secs(1)).await;
         ender.stop();
-        running.await.unwrap();
+        running.await.unwrap().unwrap();
         drop(starting);
         assert_eq!(started.recv().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_outside_of_reconciles_ends_the_term_for_all() {
+        let (starting, mut started) = mpsc::unbounded_channel();
+        let well = controller("well", Duration::from_secs(3), &starting);
+        let bad = runs("bad", async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            panic!("on purpose");
+        });
+        let begun = Instant::now();
+        let (_ender, end) = Stop::new();
+        let ended = run(term(0, vec![well, bad]), end).await;
+        assert_eq!(ended, Err(Panicked("bad")));
+        assert_eq!(
+            begun.elapsed().as_secs(),
+            1 + 3,
+            "the other finishes what it has in hand"
+        );
+        started.recv().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_ends_early_does_not_end_the_term() {
+        let begun = Instant::now();
+        let over = tokio::time::sleep(Duration::from_secs(60));
+        let brief = runs("brief", async {});
+        term(0, vec![brief]).run(over, PATIENCE).await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_after_another_controller_has_ended_ends_the_term() {
+        let brief = runs("brief", async {});
+        let bad = runs("bad", async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            panic!("on purpose");
+        });
+        let over = std::future::pending();
+        let ended = term(0, vec![brief, bad]).run(over, PATIENCE).await;
+        assert_eq!(ended, Err(Panicked("bad")));
     }
 }
