@@ -2,7 +2,7 @@
 
 use crate::Body;
 use crate::aggregation::discovery as remote;
-use crate::documents::{Document, Made};
+use crate::documents::{Cached, Document};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::rest::query::Query;
 use crate::rest::{RequestInfo, response};
@@ -416,7 +416,7 @@ fn aggregated(
 }
 
 /// The core group and all others in one document each (`apidiscovery.k8s.io/v2`).
-pub(crate) type Aggregated = Made<[Document; 2]>;
+pub(crate) type Aggregated = Cached<[Document; 2]>;
 
 fn aggregated_document(registry: &Registry, core: bool) -> Document {
     let wanted = group_versions(registry)

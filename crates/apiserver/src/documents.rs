@@ -10,15 +10,15 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// What was made of one set of kinds.
-pub(crate) struct Made<T>(Mutex<Option<(Arc<Registry>, T)>>);
+pub(crate) struct Cached<T>(Mutex<Option<(Arc<Registry>, T)>>);
 
-impl<T> Default for Made<T> {
-    fn default() -> Made<T> {
-        Made(Mutex::new(None))
+impl<T> Default for Cached<T> {
+    fn default() -> Cached<T> {
+        Cached(Mutex::new(None))
     }
 }
 
-impl<T: Clone> Made<T> {
+impl<T: Clone> Cached<T> {
     pub(crate) fn get(&self, registry: &Arc<Registry>, make: impl FnOnce(&Registry) -> T) -> T {
         let mut made = self.0.lock();
         if let Some((of, known)) = &*made

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use tokio::time::Instant;
 
 /// What is known of a request before it is answered. Nothing is kept if nobody reads it.
-pub(crate) struct Line(Option<Begun>);
+pub(crate) struct Line(Option<InFlight>);
 
-struct Begun {
+struct InFlight {
     method: Method,
     uri: Uri,
     agent: String,
@@ -23,7 +23,7 @@ impl Line {
         }
         let is_wanted = tracing::enabled!(tracing::Level::DEBUG);
         let agent = request.headers().get(USER_AGENT).filter(|_| is_wanted);
-        Line(Some(Begun {
+        Line(Some(InFlight {
             method: request.method().clone(),
             uri: request.uri().clone(),
             agent: agent.map_or_else(String::new, |agent| {
@@ -36,7 +36,7 @@ impl Line {
 
     pub(crate) fn end(self, code: u16) {
         let Some(begun) = self.0 else { return };
-        let Begun {
+        let InFlight {
             method, uri, peer, ..
         } = &begun;
         let path = uri.path();

@@ -9,7 +9,7 @@ mod v2;
 
 use crate::Body;
 use crate::crd::lifecycle;
-use crate::documents::{Document, Made, digest, set};
+use crate::documents::{Cached, Document, digest, set};
 use crate::kinds::{Kind, Registry, Subresource, Verbs};
 use crate::rest::{RequestInfo, response};
 use crate::server::Shared;
@@ -32,7 +32,7 @@ const KEPT_BYTES: usize = 2 << 20;
 #[derive(Default)]
 pub(crate) struct OpenApi {
     /// Of each document of v3 what tells its contents.
-    hashes: Made<Arc<BTreeMap<String, String>>>,
+    hashes: Cached<Arc<BTreeMap<String, String>>>,
     /// Documents that were asked for, by their hash, the newest last.
     recent: Mutex<VecDeque<(String, Packed)>>,
 }

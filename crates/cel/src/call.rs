@@ -234,7 +234,7 @@ fn kube_method<'a>(name: &str, of: &Kube, args: &[Value<'a>]) -> Option<Evaluate
             "getPort" => Value::text(url.port()),
             "getEscapedPath" => Value::text(url.escaped_path()),
             "getQuery" => {
-                let mut made = crate::value::MadeMap::default();
+                let mut made = crate::value::BuiltMap::default();
                 for (key, values) in url.query() {
                     let _ = made.insert(Value::text(key), Value::texts(values));
                 }

@@ -11,7 +11,7 @@ use crate::cost;
 use crate::program::{Activation, Program};
 use crate::regexes;
 use crate::show::plain;
-use crate::value::{Evaluated, Fault, Key, List, MadeMap, Map, Object, Value};
+use crate::value::{BuiltMap, Evaluated, Fault, Key, List, Map, Object, Value};
 
 pub(crate) struct Evaluator<'p, 'v, 'a> {
     program: &'p Program,
@@ -397,7 +397,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
     }
 
     fn eval_map(&mut self, entries: &[crate::ast::Entry]) -> Evaluated<'a> {
-        let mut made = MadeMap::default();
+        let mut made = BuiltMap::default();
         for entry in entries {
             let key = self.eval(&entry.key)?;
             let value = self.eval(&entry.value)?;

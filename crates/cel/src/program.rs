@@ -173,7 +173,7 @@ fn plan(checked: &Checked, expr: &Expr, found: &mut Found) -> Result<(), String>
 }
 
 fn plan_map(expr: &Expr, entries: &[crate::ast::Entry], found: &mut Found) {
-    let mut made = crate::value::MadeMap::default();
+    let mut made = crate::value::BuiltMap::default();
     for entry in entries {
         let (Some(key), Some(value)) = (found.constant(&entry.key), found.constant(&entry.value))
         else {

@@ -65,13 +65,13 @@ pub enum List<'a> {
 
 #[derive(Clone)]
 pub enum Map<'a> {
-    Made(Arc<MadeMap<'a>>),
+    Made(Arc<BuiltMap<'a>>),
     Data(DataMap<'a>),
 }
 
 /// A map that an expression has made: in the order of its entries, found by their keys.
 #[derive(Clone, Default)]
-pub struct MadeMap<'a> {
+pub struct BuiltMap<'a> {
     pub entries: Vec<(Value<'a>, Value<'a>)>,
     index: HashMap<Key, usize>,
     /// What is found under a key that is not there. The key is still not `in` the map.
@@ -143,7 +143,7 @@ impl Key {
     }
 }
 
-impl<'a> MadeMap<'a> {
+impl<'a> BuiltMap<'a> {
     pub fn get(&self, key: &Value<'_>) -> Option<&Value<'a>> {
         let at = *self.index.get(&Key::of(key)?)?;
         self.entries.get(at).map(|(_, value)| value)
@@ -187,9 +187,9 @@ impl<'a> Value<'a> {
         entries: impl IntoIterator<Item = (String, Value<'a>)>,
         otherwise: Option<Value<'a>>,
     ) -> Value<'a> {
-        let mut made = MadeMap {
+        let mut made = BuiltMap {
             otherwise,
-            ..MadeMap::default()
+            ..BuiltMap::default()
         };
         for (key, value) in entries {
             // Texts are keys, so this cannot fail.

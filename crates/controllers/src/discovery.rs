@@ -72,14 +72,14 @@ pub struct Known {
 /// Asks again, which costs next to nothing while nothing has changed.
 pub async fn refresh(client: &Client, known: &Known) -> Result<Known, DiscoveryError> {
     let [core, groups] = &known.tags;
-    let [core, groups] = ask(client, [core.as_ref(), groups.as_ref()]).await?;
+    let [core, groups] = fetch(client, [core.as_ref(), groups.as_ref()]).await?;
     let documents = match (core, groups) {
         (Conditional::Unchanged, Conditional::Unchanged) => return Ok(known.clone()),
         (core @ Conditional::Changed { .. }, groups @ Conditional::Changed { .. }) => {
             [core, groups]
         }
         // What the other one said is not kept.
-        _ => ask(client, [None, None]).await?,
+        _ => fetch(client, [None, None]).await?,
     };
     let mut found = Discovery::default();
     let mut tags = [None, None];
@@ -231,19 +231,19 @@ impl fmt::Display for GroupVersion {
 /// Where the core group is told of, and where all others are.
 const PATHS: [&str; 2] = ["/api", "/apis"];
 
-async fn ask(
+async fn fetch(
     client: &Client,
     tags: [Option<&HeaderValue>; 2],
 ) -> Result<[Conditional; 2], client::Error> {
     const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
-    let ask = |at: usize| {
+    let get = |at: usize| {
         let request = Request::get(PATHS[at])
             .header(ACCEPT, AGGREGATED)
             .body(Bytes::new())
             .expect("a constant path and header");
         client.request_unless(request, tags[at])
     };
-    let (core, groups) = try_join(ask(0), ask(1)).await?;
+    let (core, groups) = try_join(get(0), get(1)).await?;
     Ok([core, groups])
 }
 

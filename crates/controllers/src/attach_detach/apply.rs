@@ -51,7 +51,7 @@ impl AttachDetach {
                     Ok(())
                 }
                 Step::Blocked { by } => {
-                    self.tell_blocked(snapshot, node, place, by);
+                    self.emit_blocked(snapshot, node, place, by);
                     Ok(())
                 }
                 Step::Refuse { driver } => {
@@ -135,7 +135,7 @@ impl AttachDetach {
             Err(error) => {
                 let text = format!("kubernetes.io/csi: attacher.Attach failed: {error}");
                 let message = reason::failed(&snapshot.name, &text);
-                self.tell(&place.pods, EventType::Warning, reason::FAILED, &message);
+                self.emit(&place.pods, EventType::Warning, reason::FAILED, &message);
                 Err(error.into())
             }
         }
@@ -226,7 +226,7 @@ impl AttachDetach {
         let is_news = memory.awaited_since.is_some() || !place.is_listed;
         if is_news && !memory.is_announced {
             let message = reason::attached(&snapshot.name);
-            self.tell(&place.pods, EventType::Normal, reason::ATTACHED, &message);
+            self.emit(&place.pods, EventType::Normal, reason::ATTACHED, &message);
         }
         self.caches.memory.change(&snapshot.volume, node, |entry| {
             entry.is_announced = true;
@@ -245,7 +245,7 @@ impl AttachDetach {
     ) -> Option<Duration> {
         let memory = &place.memory;
         if let Some(message) = reason::due_failure(snapshot, error, memory, now) {
-            self.tell(&place.pods, EventType::Warning, reason::FAILED, &message);
+            self.emit(&place.pods, EventType::Warning, reason::FAILED, &message);
             let mut wait = None;
             self.caches.memory.change(&snapshot.volume, node, |entry| {
                 wait = Some(entry.on_failure(now));
@@ -263,14 +263,14 @@ impl AttachDetach {
         Some(at.since(now))
     }
 
-    fn tell_blocked(&self, snapshot: &Snapshot, node: &Istr, place: &Place, by: &[Istr]) {
+    fn emit_blocked(&self, snapshot: &Snapshot, node: &Istr, place: &Place, by: &[Istr]) {
         if place.memory.is_blocked_told {
             return;
         }
         for pod in &place.pods {
             let message = reason::multi_attach(snapshot, by, pod);
             let pod = std::slice::from_ref(pod);
-            self.tell(pod, EventType::Warning, reason::FAILED, &message);
+            self.emit(pod, EventType::Warning, reason::FAILED, &message);
         }
         self.caches
             .memory
@@ -282,13 +282,13 @@ impl AttachDetach {
             return;
         }
         let message = reason::refused(&snapshot.name, driver);
-        self.tell(&place.pods, EventType::Warning, reason::FAILED, &message);
+        self.emit(&place.pods, EventType::Warning, reason::FAILED, &message);
         self.caches
             .memory
             .change(&snapshot.volume, node, |entry| entry.is_blocked_told = true);
     }
 
-    fn tell(&self, pods: &[Arc<Pod>], kind: EventType, reason: &'static str, message: &str) {
+    fn emit(&self, pods: &[Arc<Pod>], kind: EventType, reason: &'static str, message: &str) {
         for pod in pods {
             let object = ObjectRef::of(&**pod);
             self.context.recorder.event(&object, kind, reason, message);

@@ -93,7 +93,7 @@ impl Caches {
         let mut memory = self.memory.of(volume);
         for (node, place) in &mut snapshot.places {
             place.memory = memory.remove(node).unwrap_or_default();
-            self.look_at_node(volume, node, place);
+            self.read_node(volume, node, place);
             place.pods.sort_by_key(|pod| pod.metadata.key());
         }
         snapshot
@@ -199,7 +199,7 @@ impl Caches {
         }
     }
 
-    fn look_at_node(&self, volume: &Istr, name: &Istr, place: &mut Place) {
+    fn read_node(&self, volume: &Istr, name: &Istr, place: &mut Place) {
         let Some(node) = self.nodes.get(&Key::new("", name)) else {
             // Nobody can say any more what is mounted there; what was last said holds, if we heard it.
             let vanished = self.vanished.lock();

@@ -10,7 +10,7 @@ use api::{MicroTime, Time, Uid};
 
 use super::new_job::job_name;
 use super::reason::Reason;
-use super::schedule::{Missed, NeverComes, Timing, names_zone, read};
+use super::schedule::{Missed, NoNextTime, Timing, names_zone, read};
 use api::cron::{Schedule, Zone};
 
 /// What caches and API server say.
@@ -165,9 +165,9 @@ impl Plan {
         let timing = Timing::of(cron_job);
         let recent = match timing.due(&schedule, now) {
             Ok(recent) => recent,
-            Err(NeverComes) => {
+            Err(NoNextTime) => {
                 let schedule = cron_job.spec.schedule.clone();
-                return self.reasons.push(Reason::NeverComes { schedule });
+                return self.reasons.push(Reason::NoNextTime { schedule });
             }
         };
         self.next = timing.next(&schedule, now);

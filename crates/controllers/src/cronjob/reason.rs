@@ -5,7 +5,7 @@ use api::decision::Line;
 use api::syntax::go_quote;
 use runtime::events::EventType;
 
-use super::schedule::NeverComes;
+use super::schedule::NoNextTime;
 use api::cron::{ScheduleError, ZoneError};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub enum Reason {
         schedule: Box<str>,
         error: ScheduleError,
     },
-    NeverComes {
+    NoNextTime {
         schedule: Box<str>,
     },
     TooManyMissed,
@@ -131,9 +131,9 @@ impl Reason {
                 "UnparseableSchedule",
                 format!("unparseable schedule: {} : {error}", go_quote(schedule)),
             ),
-            Reason::NeverComes { schedule } => Event::warning(
+            Reason::NoNextTime { schedule } => Event::warning(
                 "InvalidSchedule",
-                format!("invalid schedule: {schedule} : {NeverComes}"),
+                format!("invalid schedule: {schedule} : {NoNextTime}"),
             ),
             Reason::TooManyMissed => Event::warning(
                 "TooManyMissedTimes",
@@ -212,7 +212,7 @@ impl From<&Reason> for Line {
                     .because(format!("its schedule cannot be read: {error}"))
                     .hint("fix .spec.schedule")
             }
-            Reason::NeverComes { schedule } => Line::states("InvalidSchedule", "starts no job")
+            Reason::NoNextTime { schedule } => Line::states("InvalidSchedule", "starts no job")
                 .because(format!(
                     "its schedule {schedule} does not come within five years"
                 ))

@@ -36,7 +36,7 @@ pub struct Recent {
 /// A schedule that can be read and does not come: 30 February.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
-pub struct NeverComes;
+pub struct NoNextTime;
 
 /// From so many on, starts that were missed are many: a clock may be wrong, and a user should know. Upstream's number.
 const MANY: i64 = 100;
@@ -73,7 +73,7 @@ impl Timing {
     }
 
     /// The time that a job should be started for, if one has come and is not past its deadline.
-    pub fn due(&self, schedule: &Schedule, now: MicroTime) -> Result<Recent, NeverComes> {
+    pub fn due(&self, schedule: &Schedule, now: MicroTime) -> Result<Recent, NoNextTime> {
         let deadline = self.deadline_seconds.map(|seconds| {
             // UPSTREAM: more than 292 years overflow there, and nothing is ever started.
             let seconds = u64::try_from(seconds).unwrap_or(0);
@@ -83,14 +83,14 @@ impl Timing {
     }
 
     /// The last time that has come, whether or not a job can still be started for it.
-    pub fn passed(&self, schedule: &Schedule, now: MicroTime) -> Result<Recent, NeverComes> {
+    pub fn passed(&self, schedule: &Schedule, now: MicroTime) -> Result<Recent, NoNextTime> {
         self.recent(schedule, now, None)
     }
 
     /// The time that comes next.
     pub fn next(&self, schedule: &Schedule, now: MicroTime) -> Option<Time> {
         let after = match self.passed(schedule, now) {
-            Err(NeverComes) => now,
+            Err(NoNextTime) => now,
             Ok(Recent { due: Some(due), .. }) => due.micro(),
             Ok(recent) if recent.missed == Missed::None => recent.earliest,
             Ok(_) => now,
@@ -103,7 +103,7 @@ impl Timing {
         schedule: &Schedule,
         now: MicroTime,
         deadline: Option<MicroTime>,
-    ) -> Result<Recent, NeverComes> {
+    ) -> Result<Recent, NoNextTime> {
         let since = self.last.unwrap_or(self.created_at).micro();
         let earliest = deadline.map_or(since, |deadline| deadline.max(since));
         let recent = |due, missed| {
@@ -113,11 +113,11 @@ impl Timing {
                 missed,
             })
         };
-        let first = schedule.next(earliest).ok_or(NeverComes)?;
+        let first = schedule.next(earliest).ok_or(NoNextTime)?;
         if now < first.micro() {
             return recent(None, Missed::None);
         }
-        let second = schedule.next(first.micro()).ok_or(NeverComes)?;
+        let second = schedule.next(first.micro()).ok_or(NoNextTime)?;
         if now < second.micro() {
             return recent(Some(first), Missed::None);
         }

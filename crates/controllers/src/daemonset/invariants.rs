@@ -1,4 +1,4 @@
-//! What must hold: always ([`born_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more
+//! What must hold: always ([`created_alone`]), always but for adopted pods ([`safe`]), and once nothing changes any more
 //! ([`converged`], [`reported()`], [`history_bounded`]).
 
 mod placement;
@@ -66,7 +66,7 @@ impl Oracle for DaemonSetOracle {
             .find(&pod.metadata.namespace, &owner.name);
         match found {
             Some(set) if world.unacknowledged(&owner.uid) == 0 => {
-                born_alone(&set, &world.owned_by(&owner.uid), &pod)
+                created_alone(&set, &world.owned_by(&owner.uid), &pod)
             }
             _ => Ok(()),
         }
@@ -283,7 +283,7 @@ pub fn safe(set: &DaemonSet, pods: &[Arc<Pod>]) -> Result<(), String> {
 
 /// A pod is made on a node that has none yet, or with a surge one: `made` was just created. Pods that were
 /// adopted may crowd a node until the controller has deleted all but one: the scheduler places them.
-pub fn born_alone(set: &DaemonSet, pods: &[Arc<Pod>], made: &Pod) -> Result<(), String> {
+pub fn created_alone(set: &DaemonSet, pods: &[Arc<Pod>], made: &Pod) -> Result<(), String> {
     let prefix = format!("{}-", set.metadata.name);
     let born_here = |pod: &&Arc<Pod>| {
         pod.target_node() == made.target_node() && pod.metadata.name.starts_with(&*prefix)

@@ -63,7 +63,7 @@ use triggers::NodeTrigger;
 
 pub use apply::Outcome;
 pub use eligibility::{Eligibility, Unfit, Verdict};
-pub use invariants::{DaemonSetOracle, born_alone, converged, history_bounded, safe};
+pub use invariants::{DaemonSetOracle, converged, created_alone, history_bounded, safe};
 pub use plan::{Creation, Deletion, Plan, plan};
 pub use reason::{Note, WhyCreate, WhyDelete};
 pub use revisions::Revisions;

@@ -24,7 +24,7 @@ impl NodeTrigger {
     pub(super) fn on_change(&self, change: Change<'_, Node>, queue: &Queue) {
         match change {
             Change::Added(node) => self.changed(None, node, queue),
-            Change::Updated { old, new } if is_worth_a_look(old, new) => {
+            Change::Updated { old, new } if may_change_placement(old, new) => {
                 self.changed(Some(old), new, queue);
             }
             Change::Updated { .. } => {}
@@ -72,6 +72,6 @@ fn is_scheduled(set: &DaemonSet, on_node: &[Arc<Pod>]) -> bool {
 }
 
 /// Nothing else of a node decides about daemon pods.
-pub(super) fn is_worth_a_look(old: &Node, new: &Node) -> bool {
+pub(super) fn may_change_placement(old: &Node, new: &Node) -> bool {
     old.metadata.labels != new.metadata.labels || old.spec.taints != new.spec.taints
 }

@@ -1,4 +1,4 @@
-//! What must hold: always ([`safe`], [`scaled_in_proportion`], [`rolled_back`], [`judged_well`]), and once nothing changes
+//! What must hold: always ([`safe`], [`scaled_in_proportion`], [`rolled_back`], [`progressing_is_true`]), and once nothing changes
 //! any more ([`converged`], [`reported()`]).
 
 mod reported;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use api::IntOrString;
 use api::kinds::{Deployment, ReplicaSet};
 
-pub use reported::{Seen, judged_well, reported};
+pub use reported::{Seen, progressing_is_true, reported};
 
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 

@@ -8,8 +8,8 @@ use api::{MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
 use super::invariants::{
-    Seen, bounds, converged, has_shared_out, judged_well, keeps_enough, recreates, reported,
-    rolled_back, safe, scaled_in_proportion, surplus,
+    Seen, bounds, converged, has_shared_out, keeps_enough, progressing_is_true, recreates,
+    reported, rolled_back, safe, scaled_in_proportion, surplus,
 };
 use crate::oracle::{
     Change, Generations, LAG, Oracle, REACTION, Sight, Verdict, World, adopted,
@@ -220,7 +220,7 @@ fn check_told(world: &World, before: &Deployment, after: &Arc<Deployment>) -> Ve
     let sets = world.owned_by::<ReplicaSet>(&after.metadata.uid);
     let sight = sight(world, after, &sets);
     world.check(JUDGED, sight, || {
-        judged_well(before, after, &sets, world.latest_now())
+        progressing_is_true(before, after, &sets, world.latest_now())
     })?;
     let concerns = before.rollback_to().is_some() || before.spec.template != after.spec.template;
     match concerns {

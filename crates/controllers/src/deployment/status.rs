@@ -33,7 +33,7 @@ pub fn compute(
         Report::Counts | Report::Progress => count(deployment, after, gates, now),
     };
     if after.report == Report::Progress {
-        judge_progress(deployment, after, &mut status, now);
+        compute_progressing(deployment, after, &mut status, now);
         report_failures(after, &mut status);
     }
     status
@@ -89,7 +89,7 @@ fn terminating(after: &After) -> Option<i32> {
         .sum()
 }
 
-fn judge_progress(
+fn compute_progressing(
     deployment: &Deployment,
     after: &After,
     status: &mut DeploymentStatus,

@@ -89,7 +89,7 @@ impl Owners {
             }
             let found = match self.cached(&meta.namespace, owner) {
                 Some(found) => Some(found),
-                None => self.ask(&meta.namespace, owner).await?,
+                None => self.fetch_scale(&meta.namespace, owner).await?,
             };
             let (uid, replicas) =
                 found.ok_or_else(|| CountError::NoController(meta.name.clone()))?;
@@ -128,7 +128,11 @@ impl Owners {
     }
 
     /// Any other kind, and one of the usual ones that the caches do not know.
-    async fn ask(&self, namespace: &str, owner: &OwnerRef) -> Result<Option<Scaled>, CountError> {
+    async fn fetch_scale(
+        &self,
+        namespace: &str,
+        owner: &OwnerRef,
+    ) -> Result<Option<Scaled>, CountError> {
         let resource = self
             .scales
             .resource(&owner.api_version, &owner.kind)

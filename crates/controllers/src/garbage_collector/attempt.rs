@@ -19,7 +19,7 @@ use crate::workload::claim::aggregate;
 const ORPHANED_AT_ONCE: usize = 50;
 
 /// What is known of an owner after asking.
-enum Asked {
+enum Fetched {
     State(OwnerState),
     /// A cluster-scoped object names a namespaced owner. No retry will make sense of it.
     OutOfReach,
@@ -127,9 +127,9 @@ impl Collector {
                     deleting_dependents: true,
                 } => OwnerState::Waiting,
                 KnownOwner::Observed { .. } => OwnerState::Solid,
-                KnownOwner::Unknown => match self.ask(owner, namespace).await? {
-                    Asked::State(state) => state,
-                    Asked::OutOfReach => return Ok(None),
+                KnownOwner::Unknown => match self.fetch_owner(owner, namespace).await? {
+                    Fetched::State(state) => state,
+                    Fetched::OutOfReach => return Ok(None),
                 },
             };
             owners.push((owner.clone(), state));
@@ -138,14 +138,14 @@ impl Collector {
     }
 
     /// Asks the server whether an owner exists.
-    async fn ask(
+    async fn fetch_owner(
         self: &Arc<Collector>,
         owner: &OwnerRef,
         namespace: &Istr,
-    ) -> Result<Asked, Error> {
+    ) -> Result<Fetched, Error> {
         let resource = self.resource(&owner.api_version, &owner.kind).await?;
         if resource.namespaced && namespace.is_empty() {
-            return Ok(Asked::OutOfReach);
+            return Ok(Fetched::OutOfReach);
         }
         let namespace = if resource.namespaced {
             namespace.clone()
@@ -156,10 +156,10 @@ impl Collector {
         let Some(found) = found.filter(|found| found.uid == owner.uid) else {
             let absent = Identity::of_owner(owner, &namespace);
             self.graph.lock().note_absent(absent);
-            return Ok(Asked::State(OwnerState::Dangling));
+            return Ok(Fetched::State(OwnerState::Dangling));
         };
         let waits = found.is_terminating() && found.has_finalizer(FOREGROUND);
-        Ok(Asked::State(if waits {
+        Ok(Fetched::State(if waits {
             OwnerState::Waiting
         } else {
             OwnerState::Solid

@@ -131,7 +131,7 @@ pub fn by_value(
 }
 
 /// For a value of something that is no pod.
-pub fn by_whole(usage: i64, target: i64, measured: &Measured<'_>) -> Result<Proposal, String> {
+pub fn by_total(usage: i64, target: i64, measured: &Measured<'_>) -> Result<Proposal, String> {
     let ratio = usage as f64 / target as f64;
     let replicas = match measured.current {
         // Without pods neither they nor the tolerance say anything.

@@ -11,7 +11,7 @@ use api::selector::LabelSelector;
 use api::syntax::go_quote;
 
 use super::calculator::{
-    Measured, Proposal, Settings, Tolerances, by_share, by_utilization, by_value, by_whole, sum,
+    Measured, Proposal, Settings, Tolerances, by_share, by_total, by_utilization, by_value, sum,
 };
 use super::read::{Reading, compile};
 
@@ -342,7 +342,7 @@ fn whole_of(
     wanted: &Quantity,
     target: Target<'_>,
 ) -> Result<Proposal, String> {
-    by_whole(value_of(reading)?, wanted.milli_value(), &target.measured())
+    by_total(value_of(reading)?, wanted.milli_value(), &target.measured())
 }
 
 /// Measured against a target for each pod.

@@ -46,7 +46,7 @@ impl<'a> NewPods<'a> {
         if job.is_indexed() {
             for list in ["initContainers", "containers"] {
                 if let Node::Array(containers) = base.entry(&["spec", list]) {
-                    containers.iter_mut().for_each(tell_index);
+                    containers.iter_mut().for_each(set_index_environment);
                 } else {
                     base.remove(&["spec", list]);
                 }
@@ -109,7 +109,7 @@ impl<'a> NewPods<'a> {
 }
 
 /// Gives a container the variable, unless it has it already.
-fn tell_index(container: &mut Node) {
+fn set_index_environment(container: &mut Node) {
     let environment = container.entry(&["env"]);
     if let Node::Array(held) = &*environment {
         let is_there = |one: &Node| {

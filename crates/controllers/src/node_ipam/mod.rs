@@ -157,7 +157,7 @@ impl Reconcile for NodeIpam {
         match self.write(&node, &texts).await {
             Ok(()) => Ok(Next::After(LOOK_AGAIN)),
             Err(error) => {
-                self.tell(&node, "CIDRAssignmentFailed");
+                self.emit(&node, "CIDRAssignmentFailed");
                 // Of a request that was not answered nobody knows what became: the ranges stay reserved for the node.
                 if !error.is_transport() && !error.is_timeout() {
                     let waiting = self.allocator.lock().refused(key);
@@ -178,7 +178,7 @@ impl NodeIpam {
                 .because("all ranges of --cluster-cidr are taken")
                 .hint("delete nodes that are gone, or restart with a larger --cluster-cidr");
             report.decide(about, [line]);
-            self.tell(node, "CIDRNotAvailable");
+            self.emit(node, "CIDRNotAvailable");
             return Err(Error::Retry(refusal.to_string()));
         }
         let line = Line::states(
@@ -212,7 +212,7 @@ impl NodeIpam {
     }
 
     /// In the words that all of upstream's node controllers use.
-    fn tell(&self, node: &Node, status: &'static str) {
+    fn emit(&self, node: &Node, status: &'static str) {
         let message = format!("Node {} status is now: {status}", node.metadata.name);
         let about = ObjectRef::of(node);
         let recorder = &self.context.recorder;

@@ -65,7 +65,7 @@ impl Oracle for NodeLifecycleOracle {
     fn settled(&self, world: &World) -> Verdict {
         let nodes = world.store::<Node>().list();
         let is_stopped = |node: &Node| self.stopped.contains(&zone_of(node));
-        converged(&nodes, |node| is_heard(world, node), is_stopped)?;
+        converged(&nodes, |node| posts_status(world, node), is_stopped)?;
         let pods = world.store::<Pod>().list();
         let is_unreachable = |node: &Node| {
             let ready = node.ready();
@@ -89,7 +89,7 @@ const SLACK: Duration = Duration::from_secs(30);
 
 /// Has the node given a sign of life so lately that the manager cannot miss it yet? What it saw before is forgotten when it
 /// begins, and so it gives every node the whole time again.
-fn is_heard(world: &World, node: &Node) -> bool {
+fn posts_status(world: &World, node: &Node) -> bool {
     let name = &node.metadata.name;
     let lease = world.store::<Lease>().find("kube-node-lease", name);
     let renewed_at = lease.and_then(|lease| lease.spec.renew_time);

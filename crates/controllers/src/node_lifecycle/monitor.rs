@@ -149,7 +149,7 @@ impl Lifecycle {
         let node = match is_new {
             // UPSTREAM: who is seen for the first time gets the benefit of the doubt, after a restart too.
             true => {
-                self.let_stay(node, "it is seen for the first time", report)
+                self.stop_eviction(node, "it is seen for the first time", report)
                     .await
             }
             false => node,
@@ -164,8 +164,10 @@ impl Lifecycle {
             }
         };
         let (node, taint) = match &look.says {
-            Some(ConditionStatus::True) => (self.let_stay(node, "it is ready", report).await, None),
-            Some(says) => self.drive_away_or_queue(node, says, report).await,
+            Some(ConditionStatus::True) => {
+                (self.stop_eviction(node, "it is ready", report).await, None)
+            }
+            Some(says) => self.evict_or_queue(node, says, report).await,
             None => (node, None),
         };
         if look.says.is_some() {
@@ -220,7 +222,7 @@ impl Lifecycle {
                 Err(_) => tries += 1,
             }
             tokio::time::sleep(AGAIN).await;
-            node = self.ask_for(&node).await?;
+            node = self.fetch(&node).await?;
         }
     }
 
@@ -244,7 +246,12 @@ impl Lifecycle {
     }
 
     /// Takes the taints away that drive pods away, if there are any.
-    async fn let_stay(&self, node: Arc<Node>, why: &'static str, report: &Report<'_>) -> Arc<Node> {
+    async fn stop_eviction(
+        &self,
+        node: Arc<Node>,
+        why: &'static str,
+        report: &Report<'_>,
+    ) -> Arc<Node> {
         let name = &node.metadata.name;
         if let Some(zone) = self.memory().zones.get_mut(&taints::zone(&node)) {
             zone.waiting.forget(name);
@@ -255,7 +262,7 @@ impl Lifecycle {
 
     /// A node that is down is tainted in its turn; one that has the other taint of the two, at once. Gives the
     /// node as it is then, and what it is still to be tainted with.
-    async fn drive_away_or_queue(
+    async fn evict_or_queue(
         &self,
         node: Arc<Node>,
         says: &ConditionStatus,
@@ -350,7 +357,7 @@ impl Lifecycle {
             tracing::warn!("no node is ready: nobody is driven away until one is");
             let why = "no node of the cluster is ready, so the trouble may be between us and them";
             for Checked { node, .. } in checked {
-                Box::pin(self.let_stay(node, why, report)).await;
+                Box::pin(self.stop_eviction(node, why, report)).await;
             }
             return;
         }
@@ -369,7 +376,7 @@ impl Lifecycle {
             .iter()
             .map(|(name, zone)| (name.clone(), zone.state))
             .collect();
-        let verdict = zones::judge(&was, counts, &rates);
+        let verdict = zones::assess(&was, counts, &rates);
         for (name, count) in counts {
             self.metrics.on_count(name, *count);
         }

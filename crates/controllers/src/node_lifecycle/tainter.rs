@@ -31,7 +31,7 @@ impl Lifecycle {
         let Some(node) = self.newest(node) else {
             return;
         };
-        let done = self.drive_away(zone, node.clone(), report).await;
+        let done = self.evict(zone, node.clone(), report).await;
         if let Err(error) = done {
             let name = &*node.metadata.name;
             tracing::warn!(node = name, %error, "cannot taint a node that is down, it waits again");
@@ -42,12 +42,7 @@ impl Lifecycle {
     }
 
     /// Gives the node the taint for what its Ready condition says; none if it is ready after all.
-    async fn drive_away(
-        &self,
-        zone: &str,
-        node: Arc<Node>,
-        report: &Report<'_>,
-    ) -> Result<(), Error> {
+    async fn evict(&self, zone: &str, node: Arc<Node>, report: &Report<'_>) -> Result<(), Error> {
         let Some(change) = node
             .ready()
             .and_then(|ready| taints::eviction(&ready.status))

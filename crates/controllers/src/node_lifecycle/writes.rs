@@ -37,7 +37,7 @@ impl Lifecycle {
                 Err(error) if error.is_conflict() && tries < EDIT_TRIES => {
                     tries += 1;
                     tokio::time::sleep(EDIT_AGAIN).await;
-                    let found = self.ask_for(&node).await?;
+                    let found = self.fetch(&node).await?;
                     if found.metadata.uid != node.metadata.uid {
                         // Another one has its name; what was decided was not about it.
                         return Ok(found);
@@ -89,7 +89,7 @@ impl Lifecycle {
     }
 
     /// The node of that name, as the server has it.
-    pub(super) async fn ask_for(&self, node: &Node) -> Result<Arc<Node>, Error> {
+    pub(super) async fn fetch(&self, node: &Node) -> Result<Arc<Node>, Error> {
         let found: Node = self.context.client.get_as("", &node.metadata.name).await?;
         Ok(Arc::new(found))
     }

@@ -84,7 +84,7 @@ pub fn rate_of(state: State, size: usize, rates: &Rates) -> f32 {
 }
 
 /// `was` are the states at the last look; `counts` the nodes of the zones now.
-pub fn judge(was: &Zones<State>, counts: &Zones<Count>, rates: &Rates) -> Verdict {
+pub fn assess(was: &Zones<State>, counts: &Zones<Count>, rates: &Rates) -> Verdict {
     let was_of = |zone: &str| was.get(zone).copied().unwrap_or_default();
     let now: Zones<State> = counts
         .iter()

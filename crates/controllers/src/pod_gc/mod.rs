@@ -38,7 +38,7 @@ use tokio::time::Instant;
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::workload::disruption::{disruption_target, told_generation};
+use crate::workload::disruption::{disruption_target, observed_generation};
 
 pub use invariants::{PodGcOracle, converged, safe};
 pub use plan::{Collect, Reason, plan};
@@ -251,7 +251,7 @@ impl PodCollector {
 /// The patch that says that the pod has failed, and why where there is more to say.
 fn failed_status(pod: &Pod, reason: Reason, now: MicroTime, gates: Gates) -> serde_json::Value {
     let mut status = json!({"phase": "Failed"});
-    let generation = told_generation(pod, gates);
+    let generation = observed_generation(pod, gates);
     if let Some(generation) = generation {
         status["observedGeneration"] = json!(generation);
     }

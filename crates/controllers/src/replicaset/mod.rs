@@ -249,7 +249,7 @@ impl<K: ReplicaOwner> Workload for Replicas<K> {
     }
 
     /// As long as nobody changes what it should be.
-    fn may_rest(&self, owner: &K) -> Option<[i32; 2]> {
+    fn may_throttle(&self, owner: &K) -> Option<[i32; 2]> {
         let status = owner.status();
         let is_asked = status.observed_generation != owner.meta().generation;
         (!is_asked).then_some([status.replicas, owner.replicas()])

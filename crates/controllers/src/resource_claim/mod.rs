@@ -195,7 +195,7 @@ impl ResourceClaims {
                     let created = created.map_err(|error| {
                         // UPSTREAM: a claim that has no name yet is named all the same.
                         let message = format!("create ResourceClaim : {error}");
-                        self.tell::<K>(requester, claim, &message);
+                        self.emit_failure::<K>(requester, claim, &message);
                         error
                     })?;
                     written.note::<ResourceClaim>(&key, created.revision);
@@ -210,7 +210,7 @@ impl ResourceClaims {
                 }
                 Step::Refuse { claim, problem } => {
                     let message = problem.to_string();
-                    self.tell::<K>(requester, claim, &message);
+                    self.emit_failure::<K>(requester, claim, &message);
                     let entry = requester.entry_kind();
                     return Err(Error::Terminal(format!("{entry} {claim}: {message}")));
                 }
@@ -240,7 +240,7 @@ impl ResourceClaims {
         created
     }
 
-    fn tell<K: Resource>(&self, requester: Requester<'_>, claim: &str, problem: &str) {
+    fn emit_failure<K: Resource>(&self, requester: Requester<'_>, claim: &str, problem: &str) {
         let object = ObjectRef::new(&K::TYPE, requester.meta());
         let message = format!("{} {claim}: {problem}", requester.entry_kind());
         let (recorder, reason) = (&self.context.recorder, "FailedResourceClaimCreation");
@@ -256,7 +256,7 @@ impl ResourceClaims {
         let mut gone: Vec<Uid> = Vec::new();
         for consumer in &claim.status.reserved_for {
             let presence = match self.presence(key, consumer) {
-                Presence::Unknown => self.ask(key, consumer).await?,
+                Presence::Unknown => self.fetch_presence(key, consumer).await?,
                 known => known,
             };
             if presence == Presence::Gone {
@@ -306,7 +306,11 @@ impl ResourceClaims {
     }
 
     /// What the API server says: the scheduler may know a pod that the cache does not have yet.
-    async fn ask(&self, claim: &Key, consumer: &ClaimConsumer) -> Result<Presence, Error> {
+    async fn fetch_presence(
+        &self,
+        claim: &Key,
+        consumer: &ClaimConsumer,
+    ) -> Result<Presence, Error> {
         let kind = match plan::is_pod(consumer) {
             true => &Pod::TYPE,
             false => &PodGroup::TYPE,

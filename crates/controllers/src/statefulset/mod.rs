@@ -273,7 +273,7 @@ impl Workload for StatefulSets {
     }
 
     /// As long as nobody changes what it should be and no pod waits for another one.
-    fn may_rest(&self, set: &StatefulSet) -> Option<[i32; 2]> {
+    fn may_throttle(&self, set: &StatefulSet) -> Option<[i32; 2]> {
         let status = &set.status;
         let is_asked = status.observed_generation != set.metadata.generation;
         let in_turn = set.spec.pod_management_policy == PodManagement::OrderedReady

@@ -41,7 +41,7 @@ use serde_json::json;
 
 use crate::Descriptor;
 use crate::oracle::View;
-use crate::workload::disruption::{disruption_target, is_marked, told_generation};
+use crate::workload::disruption::{disruption_target, is_marked, observed_generation};
 use crate::workload::on_node::{by_node, pods_on};
 
 pub use invariants::{TaintEvictionOracle, converged, safe};
@@ -279,7 +279,7 @@ impl TaintEviction {
                 MARK,
                 message,
                 self.context.clock.now(),
-                told_generation(pod, self.context.gates),
+                observed_generation(pod, self.context.gates),
             );
             let patch =
                 json!({"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}});

@@ -35,7 +35,7 @@ pub fn disruption_target(
 }
 
 /// The generation of the pod that a status or a condition is about, if it is told.
-pub fn told_generation(pod: &Pod, gates: Gates) -> Option<i64> {
+pub fn observed_generation(pod: &Pod, gates: Gates) -> Option<i64> {
     let generation = pod.metadata.generation;
     let is_told = generation > 0 && gates.enabled(Gate::PodObservedGenerationTracking);
     is_told.then_some(generation)
@@ -54,7 +54,7 @@ mod tests {
         let pod = Pod::decode(br#"{"metadata":{"name":"a","generation":3}}"#).unwrap();
         let now = MicroTime::from_unix_micros(1);
         let told = |gates| {
-            let generation = told_generation(&pod, gates);
+            let generation = observed_generation(&pod, gates);
             disruption_target(&pod, "r", "m", now, generation)["observedGeneration"].clone()
         };
         assert_eq!(told(Gates::default()), 3);

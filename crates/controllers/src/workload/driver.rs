@@ -88,7 +88,7 @@ pub trait Workload: Send + Sync + Sized + 'static {
 
     /// How many pods a large object has and wants that need not be looked at while its counts wait to be written; none
     /// where somebody waits for more than counts.
-    fn may_rest(&self, _object: &Self::Object) -> Option<[i32; 2]> {
+    fn may_throttle(&self, _object: &Self::Object) -> Option<[i32; 2]> {
         None
     }
 
@@ -312,7 +312,7 @@ impl<W: Workload> Reconcile for Driver<W> {
             return Ok(Next::AwaitChange);
         };
         self.check_missing(key, &object).await?;
-        if let Some(pods) = workload.may_rest(&object)
+        if let Some(pods) = workload.may_throttle(&object)
             && let Some(wait) = state.throttle.rest(key, pods, self.context.clock.now())
         {
             return Ok(Next::After(wait));

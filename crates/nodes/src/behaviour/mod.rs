@@ -290,7 +290,10 @@ fn is_pause(image: &str) -> bool {
 /// `nginx`, `library/nginx`, `docker.io/library/nginx:1`: an image that names no other owner.
 fn is_of_dockers_library(image: &str) -> bool {
     let owned = image.strip_prefix("docker.io/").unwrap_or(image);
-    !owned.strip_prefix("library/").unwrap_or(owned).contains('/')
+    !owned
+        .strip_prefix("library/")
+        .unwrap_or(owned)
+        .contains('/')
 }
 
 fn codes_by_index(text: &str) -> Option<Vec<(u32, i32)>> {

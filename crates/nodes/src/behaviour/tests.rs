@@ -192,6 +192,9 @@ fn images_of_dockers_library_run_as_root() {
         assert!(!runs_as_root("", image), "{image}");
     }
     let operator = "registry.example.com/operator:v1";
-    assert!(!runs_as_root(r#""steersman.dev/image-user":"101""#, "nginx"));
+    assert!(!runs_as_root(
+        r#""steersman.dev/image-user":"101""#,
+        "nginx"
+    ));
     assert!(runs_as_root(r#""steersman.dev/image-user":"0""#, operator));
 }

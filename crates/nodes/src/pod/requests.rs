@@ -88,7 +88,7 @@ impl Amounts {
 }
 
 /// One container's request, and whether it keeps running beside what comes after it.
-pub(super) struct Asks {
+pub(super) struct ContainerRequest {
     pub(super) amounts: Amounts,
     pub(super) is_sidecar: bool,
 }
@@ -96,7 +96,11 @@ pub(super) struct Asks {
 impl Requests {
     /// The largest the pod ever is: all containers and sidecars together, or one init container beside the
     /// sidecars that were started before it.
-    pub(super) fn new(init: &[Asks], containers: &[Asks], overhead: &Amounts) -> Requests {
+    pub(super) fn new(
+        init: &[ContainerRequest],
+        containers: &[ContainerRequest],
+        overhead: &Amounts,
+    ) -> Requests {
         let mut requests = Requests::default();
         let running = containers
             .iter()

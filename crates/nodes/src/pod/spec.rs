@@ -10,7 +10,7 @@ use api::{Affinity, LabelSelector, LabelSet, Toleration};
 use serde::Deserialize;
 
 use super::Probe;
-use super::requests::{Amounts, Asks, Requests, WireAmounts};
+use super::requests::{Amounts, ContainerRequest, Requests, WireAmounts};
 use super::resources::{Listed, Resources};
 use super::sources::{self, Source, SourceVolume, WireEnv, WireEnvFrom};
 
@@ -252,7 +252,7 @@ struct WirePort {
 impl WireSpec {
     pub(super) fn into_spec(self, source_volumes: Box<[SourceVolume]>) -> PodSpec {
         let security = self.security_context;
-        let asks = |containers: &[WireContainer]| -> Vec<Asks> {
+        let asks = |containers: &[WireContainer]| -> Vec<ContainerRequest> {
             containers.iter().map(WireContainer::asks).collect()
         };
         let (init, main) = (asks(&self.init_containers), asks(&self.containers));
@@ -312,8 +312,8 @@ impl WireContainer {
         self.restart_policy == "Always"
     }
 
-    fn asks(&self) -> Asks {
-        Asks {
+    fn asks(&self) -> ContainerRequest {
+        ContainerRequest {
             amounts: Amounts::from_quantities(&self.resources.requests),
             is_sidecar: self.is_sidecar(),
         }

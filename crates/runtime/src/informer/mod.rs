@@ -157,16 +157,16 @@ impl<K: Resource> Informer<K> {
     fn put(&self, object: K) {
         let new = Arc::new(object);
         match self.store.put(new.clone()) {
-            None => self.tell(|| Change::Added(&new)),
+            None => self.notify(|| Change::Added(&new)),
             Some(old) if *old == *new => {}
             Some(_)
                 if mutation::on("drop-updates-of-terminating") && new.meta().is_terminating() => {}
             // Deleted and recreated between two looks: these are two objects.
             Some(old) if old.meta().uid != new.meta().uid => {
-                self.tell(|| Change::Deleted(&old));
-                self.tell(|| Change::Added(&new));
+                self.notify(|| Change::Deleted(&old));
+                self.notify(|| Change::Added(&new));
             }
-            Some(old) => self.tell(|| Change::Updated {
+            Some(old) => self.notify(|| Change::Updated {
                 old: &old,
                 new: &new,
             }),
@@ -184,11 +184,11 @@ impl<K: Resource> Informer<K> {
         self.store.advance(version);
         if known.is_some() {
             let last = Arc::new(last);
-            self.tell(|| Change::Deleted(&last));
+            self.notify(|| Change::Deleted(&last));
         }
     }
 
-    fn tell<'a>(&self, change: impl Fn() -> Change<'a, K>)
+    fn notify<'a>(&self, change: impl Fn() -> Change<'a, K>)
     where
         K: 'a,
     {
@@ -242,7 +242,7 @@ impl<K: Resource> Target for Informer<K> {
         self.store.reset_version(revision);
         for gone in self.store.end_relist() {
             if !mutation::on("drop-synthetic-deletes") {
-                self.tell(|| Change::Deleted(&gone));
+                self.notify(|| Change::Deleted(&gone));
             }
         }
         self.synced.set();
@@ -255,7 +255,7 @@ impl<K: Resource> Target for Informer<K> {
 
     fn resync(&self) {
         for object in self.store.list() {
-            self.tell(|| Change::Updated {
+            self.notify(|| Change::Updated {
                 old: &object,
                 new: &object,
             });

@@ -12,7 +12,7 @@
 mod coordinated;
 mod fence;
 mod lease;
-mod news;
+mod lease_watch;
 
 pub use coordinated::Candidacy;
 pub use fence::{Fence, NotLeading};
@@ -28,7 +28,7 @@ use crate::Stop;
 use crate::events::{EventType, Recorder};
 use crate::metrics::LeaderMetrics;
 use lease::{Lock, Record};
-use news::News;
+use lease_watch::LeaseWatch;
 
 /// A candidate for a lease. Spawn [`LeaderElector::run`].
 pub struct LeaderElector {
@@ -44,7 +44,7 @@ pub struct LeaderElector {
     leads_since: Instant,
     /// A write of ours may have given us the lease, whether or not we saw the answer.
     may_hold: bool,
-    news: News,
+    lease_watch: LeaseWatch,
 }
 
 /// Which lease, who we are, and how patient everyone is.
@@ -171,7 +171,7 @@ impl LeaderElector {
             observed: None,
             leads_since: Instant::now(),
             may_hold: false,
-            news: News::new(),
+            lease_watch: LeaseWatch::new(),
         })
     }
 
@@ -251,7 +251,7 @@ impl LeaderElector {
             };
             let news = async {
                 match self.config.watch {
-                    true => self.news.next(&self.lock).await,
+                    true => self.lease_watch.next(&self.lock).await,
                     false => std::future::pending().await,
                 }
             };

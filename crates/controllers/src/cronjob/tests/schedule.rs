@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::{MicroTime, Time};
 
-use crate::cronjob::schedule::{Missed, NeverComes, Recent, Timing};
+use crate::cronjob::schedule::{Missed, NoNextTime, Recent, Timing};
 use api::cron::{Schedule, Zone};
 
 fn time(text: &str) -> Time {
@@ -240,7 +240,7 @@ fn answers_as_upstreams_code_does() {
         let (schedule, now) = (schedule(text, zone), time(now).micro());
         let print = |at: Option<Time>| at.map_or("-".to_owned(), |at| at.to_string());
         let found = match timing.due(&schedule, now) {
-            Err(NeverComes) => "- error".to_owned(),
+            Err(NoNextTime) => "- error".to_owned(),
             Ok(recent) => format!("{} {}", print(recent.due), recent.missed as u8),
         };
         assert_eq!(found, due, "{case}");

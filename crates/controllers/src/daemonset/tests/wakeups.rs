@@ -2,19 +2,19 @@
 
 use runtime::Queue;
 
-use super::super::triggers::is_worth_a_look;
+use super::super::triggers::may_change_placement;
 use super::*;
 
 // Upstream: TestShouldIgnoreNodeUpdate.
 #[test]
 fn only_labels_and_taints_of_a_node_matter() {
-    let check = |old: &str, new: &str| is_worth_a_look(&node(old), &node(new));
+    let check = |old: &str, new: &str| may_change_placement(&node(old), &node(new));
     assert!(!check("n1", "n1"));
     assert!(check("n1", "n1:disk=ssd"));
     assert!(check("n1:taint=k/NoSchedule", "n1"));
     let mut busy = (*node("n1")).clone();
     busy.spec.unschedulable = true;
-    assert!(!is_worth_a_look(&node("n1"), &busy));
+    assert!(!may_change_placement(&node("n1"), &busy));
 }
 
 /// A controller whose workers rest: what would wake them stays in the queue.

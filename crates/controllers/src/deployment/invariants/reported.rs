@@ -268,7 +268,7 @@ fn check_progress(
 
 /// What a write says of a rollout is true: `before` is the Deployment as it was. A rollout that is said to be complete is,
 /// as its sets say, and one that is said to be stuck had its time. Holds as long as the controller sees them as they are.
-pub fn judged_well(
+pub fn progressing_is_true(
     before: &Deployment,
     after: &Deployment,
     sets: &[Arc<ReplicaSet>],

@@ -3,7 +3,9 @@
 use api::kinds::Pod;
 use serde_json::Value;
 
-use super::super::invariants::{Seen, judged_well, reported, rolled_back, scaled_in_proportion};
+use super::super::invariants::{
+    Seen, progressing_is_true, reported, rolled_back, scaled_in_proportion,
+};
 use super::super::plan::Report;
 use super::super::{compute, plan};
 use super::*;
@@ -188,7 +190,7 @@ fn revisions_and_shares_are_checked() {
 fn what_a_write_says_of_a_rollout_is_checked() {
     let told = |before: &Given, after: &Given| {
         let (before, after) = (&before.deployment, after);
-        judged_well(before, &after.deployment, &after.sets, now())
+        progressing_is_true(before, &after.deployment, &after.sets, now())
             .err()
             .unwrap_or_default()
     };

@@ -13,7 +13,7 @@ use api::{MicroTime, Resource, Time};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use super::super::calculator::{by_share, by_utilization, by_value, by_whole, sum};
+use super::super::calculator::{by_share, by_total, by_utilization, by_value, sum};
 use super::super::requests::request_of;
 use super::super::{Measured, PodMetric, PodMetrics, Proposal, Settings, Tolerances};
 
@@ -104,7 +104,7 @@ fn calculate(text: &str) -> Result<Proposal, String> {
     match kind {
         "util" => by_utilization(metrics, target as i32, &measured),
         "raw" | "pods" => by_value(metrics, target, &measured),
-        "whole" => by_whole(usage, target, &measured),
+        "whole" => by_total(usage, target, &measured),
         "share" => Ok(by_share(usage, target, current, tolerances)),
         other => panic!("{other}?"),
     }

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::super::zones::{Count, State, Zones, judge, rate_of, state_of};
+use super::super::zones::{Count, State, Zones, assess, rate_of, state_of};
 use super::settings;
 
 fn count(ready: usize, down: usize) -> Count {
@@ -52,7 +52,7 @@ fn check(zones: &str, expected: Expect) {
             counts.insert(name.to_owned(), count(number(ready), number(down)));
         }
     }
-    let verdict = judge(&was, &counts, &settings().rates);
+    let verdict = assess(&was, &counts, &settings().rates);
     let states: Vec<String> = verdict
         .states
         .iter()

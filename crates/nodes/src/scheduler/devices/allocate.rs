@@ -37,7 +37,7 @@ enum Stop {
 }
 
 /// One choice of one request, and what is known of it before the search begins.
-struct Wish<'a> {
+struct DeviceRequest<'a> {
     choice: &'a Choice,
     class: Arc<DeviceClass>,
     count: usize,
@@ -51,7 +51,7 @@ struct Search<'a> {
     devices: &'a dyn Devices,
     in_use: &'a BTreeSet<DeviceId>,
     /// By claim, request and choice.
-    wishes: Vec<Vec<Vec<Wish<'a>>>>,
+    device_requests: Vec<Vec<Vec<DeviceRequest<'a>>>>,
     /// Which claims of this search have taken a device.
     taken: BTreeMap<DeviceId, BTreeSet<usize>>,
     picks: Vec<Picks>,
@@ -78,13 +78,13 @@ pub(super) fn allocate(
         claims,
         devices,
         in_use,
-        wishes: Vec::new(),
+        device_requests: Vec::new(),
         taken: BTreeMap::new(),
         picks: Vec::new(),
     };
     for claim in claims {
-        let wishes = search.wishes(claim)?;
-        search.wishes.push(wishes);
+        let device_requests = search.device_requests(claim)?;
+        search.device_requests.push(device_requests);
         search.picks.push(Picks {
             devices: Vec::new(),
             choices: vec![0; claim.spec.devices.requests.len()],
@@ -104,20 +104,29 @@ pub(super) fn allocate(
 }
 
 impl<'a> Search<'a> {
-    fn wishes(&self, claim: &'a ResourceClaim) -> Result<Vec<Vec<Wish<'a>>>, String> {
+    fn device_requests(
+        &self,
+        claim: &'a ResourceClaim,
+    ) -> Result<Vec<Vec<DeviceRequest<'a>>>, String> {
         let requests = claim.spec.devices.requests.iter();
-        let wishes: Result<Vec<Vec<Wish<'a>>>, String> = requests
+        let device_requests: Result<Vec<Vec<DeviceRequest<'a>>>, String> = requests
             .map(|request| {
                 let choices = request.choices().iter();
                 choices
-                    .map(|choice| self.wish(claim, request, choice))
+                    .map(|choice| self.device_request(claim, request, choice))
                     .collect()
             })
             .collect();
-        let wishes = wishes?;
-        let least: usize = wishes
+        let device_requests = device_requests?;
+        let least: usize = device_requests
             .iter()
-            .map(|choices| choices.iter().map(|wish| wish.count).min().unwrap_or(0))
+            .map(|choices| {
+                choices
+                    .iter()
+                    .map(|device_request| device_request.count)
+                    .min()
+                    .unwrap_or(0)
+            })
             .sum();
         if least > RESULTS_MAX {
             return Err(format!(
@@ -125,15 +134,15 @@ impl<'a> Search<'a> {
                 claim.metadata.key()
             ));
         }
-        Ok(wishes)
+        Ok(device_requests)
     }
 
-    fn wish(
+    fn device_request(
         &self,
         claim: &ResourceClaim,
         request: &Request,
         choice: &'a Choice,
-    ) -> Result<Wish<'a>, String> {
+    ) -> Result<DeviceRequest<'a>, String> {
         let (key, class) = (claim.metadata.key(), &choice.device_class_name);
         let name = match choice.name.is_empty() {
             true => &request.name,
@@ -144,7 +153,7 @@ impl<'a> Search<'a> {
                 "claim {key}, request {name}: could not retrieve device class {class}"
             ));
         };
-        let mut wish = Wish {
+        let mut device_request = DeviceRequest {
             choice,
             class,
             count: choice.count,
@@ -171,22 +180,22 @@ impl<'a> Search<'a> {
                         ));
                     }
                     for device in &pool.devices {
-                        if self.selects(claim, &wish, device)? {
-                            wish.all.push(device.clone());
+                        if self.selects(claim, &device_request, device)? {
+                            device_request.all.push(device.clone());
                         }
                     }
                 }
-                wish.count = wish.all.len();
+                device_request.count = device_request.all.len();
             }
         }
-        Ok(wish)
+        Ok(device_request)
     }
 
     /// Do the class and the request mean this device?
     fn selects(
         &self,
         claim: &ResourceClaim,
-        wish: &Wish<'_>,
+        device_request: &DeviceRequest<'_>,
         device: &NodeDevice,
     ) -> Result<bool, String> {
         let shape = device.device();
@@ -207,20 +216,20 @@ impl<'a> Search<'a> {
             }
             Ok(true)
         };
-        let class = &wish.class;
+        let class = &device_request.class;
         Ok(all_match(&class.spec.selectors, &|| {
             format!("class {}", class.metadata.name)
-        })? && all_match(&wish.choice.selectors, &|| {
+        })? && all_match(&device_request.choice.selectors, &|| {
             format!("claim {}", claim.metadata.key())
         })?)
     }
 
     /// The requests from this one on.
     fn request(&mut self, claim: usize, request: usize) -> Result<bool, Stop> {
-        let Some(wishes) = self.wishes.get(claim) else {
+        let Some(device_requests) = self.device_requests.get(claim) else {
             return Ok(true);
         };
-        let Some(choices) = wishes.get(request) else {
+        let Some(choices) = device_requests.get(request) else {
             return match self.request(claim + 1, 0) {
                 Err(Stop::TooMany) => Ok(false),
                 other => other,
@@ -250,20 +259,20 @@ impl<'a> Search<'a> {
 
     /// The devices of a choice from this one on, and all that comes after it.
     fn next(&mut self, at: At) -> Result<bool, Stop> {
-        let wish = &self.wishes[at.claim][at.request][at.choice];
-        let wants_all = wish.choice.allocation_mode == AllocationMode::All;
-        if wants_all && wish.all.is_empty() {
+        let device_request = &self.device_requests[at.claim][at.request][at.choice];
+        let wants_all = device_request.choice.allocation_mode == AllocationMode::All;
+        if wants_all && device_request.all.is_empty() {
             return Ok(false);
         }
-        if at.device >= wish.count {
+        if at.device >= device_request.count {
             return self.request(at.claim, at.request + 1);
         }
-        let after = self.picks[at.claim].devices.len() + wish.count - at.device;
+        let after = self.picks[at.claim].devices.len() + device_request.count - at.device;
         if after > RESULTS_MAX {
             return Err(Stop::TooMany);
         }
         if wants_all {
-            let device = wish.all[at.device].clone();
+            let device = device_request.all[at.device].clone();
             return self.try_device(at, device, true);
         }
         for pool in 0..self.pools.len() {
@@ -272,9 +281,11 @@ impl<'a> Search<'a> {
             }
             for index in 0..self.pools[pool].devices.len() {
                 let device = self.pools[pool].devices[index].clone();
-                let (claim, wish) = self.at(at);
+                let (claim, device_request) = self.at(at);
                 if !self.is_free(at, &device)
-                    || !self.selects(claim, wish, &device).map_err(Stop::Error)?
+                    || !self
+                        .selects(claim, device_request, &device)
+                        .map_err(Stop::Error)?
                 {
                     continue;
                 }
@@ -286,9 +297,9 @@ impl<'a> Search<'a> {
         Ok(false)
     }
 
-    fn at(&self, at: At) -> (&'a ResourceClaim, &Wish<'a>) {
-        let wish = &self.wishes[at.claim][at.request][at.choice];
-        (&self.claims[at.claim], wish)
+    fn at(&self, at: At) -> (&'a ResourceClaim, &DeviceRequest<'a>) {
+        let device_request = &self.device_requests[at.claim][at.request][at.choice];
+        (&self.claims[at.claim], device_request)
     }
 
     /// Admins take what others have, and nothing twice.
@@ -302,8 +313,8 @@ impl<'a> Search<'a> {
 
     /// Takes the device and goes on; gives it back where that leads nowhere.
     fn try_device(&mut self, at: At, device: NodeDevice, must: bool) -> Result<bool, Stop> {
-        let (claim, wish) = self.at(at);
-        if !self.is_free(at, &device) || is_repelled(wish.choice, &device) {
+        let (claim, device_request) = self.at(at);
+        if !self.is_free(at, &device) || is_repelled(device_request.choice, &device) {
             return Ok(false);
         }
         if !self.keeps_constraints(at, &device) {

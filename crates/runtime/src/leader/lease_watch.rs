@@ -1,4 +1,4 @@
-//! News of the lease: a standby that watches it knows at once when it is given back, and to the moment
+//! LeaseWatch of the lease: a standby that watches it knows at once when it is given back, and to the moment
 //! when it was last renewed.
 //!
 //! The election does not rest on it: whoever hears nothing tries again after the retry period, as
@@ -16,14 +16,14 @@ use super::lease::{Lock, Record};
 /// period serves.
 const REOPEN: Duration = Duration::from_secs(10);
 
-pub(super) struct News {
+pub(super) struct LeaseWatch {
     stream: Option<WatchStream>,
     open_at: Instant,
 }
 
-impl News {
-    pub(super) fn new() -> News {
-        News {
+impl LeaseWatch {
+    pub(super) fn new() -> LeaseWatch {
+        LeaseWatch {
             stream: None,
             open_at: Instant::now(),
         }
