@@ -94,7 +94,7 @@ pub(crate) fn method<'a>(
         }
         ("check", Check::Path(..) | Check::Resource(..)) => {
             let Some(authorizer) = authorizer else {
-                return Some(Err(Fault::overload()));
+                return Some(Err(Fault::NoSuchOverload));
             };
             Check::Decision(authorizer.authorize(check, &text(0)))
         }

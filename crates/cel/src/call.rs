@@ -30,24 +30,24 @@ pub(crate) fn call<'a>(
             let mut args = args.into_iter();
             match (args.next(), args.next()) {
                 (Some(left), Some(right)) => arithmetic(name, left, right),
-                _ => Err(Fault::overload()),
+                _ => Err(Fault::NoSuchOverload),
             }
         }
         ("cel.@mapInsert", _) => map_insert(args),
         (_, 1) if is_conversion(name) => args
             .into_iter()
             .next()
-            .map_or_else(|| Err(Fault::overload()), |arg| convert(name, arg)),
+            .map_or_else(|| Err(Fault::NoSuchOverload), |arg| convert(name, arg)),
         _ => function(name, &args)
             .or_else(|| method(name, &args, authorizer))
-            .unwrap_or_else(|| Err(Fault::overload())),
+            .unwrap_or(Err(Fault::NoSuchOverload)),
     }
 }
 
 fn operator<'a>(name: &str, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
     let ordered = |holds: fn(Ordering) -> bool| match args {
         [left, right] => compare(left, right).map(|order| Value::Bool(holds(order))),
-        _ => Err(Fault::overload()),
+        _ => Err(Fault::NoSuchOverload),
     };
     Some(match (name, args) {
         ("_==_", [left, right]) => Ok(Value::Bool(equal(left, right))),
@@ -65,7 +65,7 @@ fn operator<'a>(name: &str, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
         },
         ("size", [value]) => match value.size() {
             Some(size) if !matches!(value, Value::Kube(_)) => Ok(Value::Int(size as i64)),
-            _ => Err(Fault::overload()),
+            _ => Err(Fault::NoSuchOverload),
         },
         _ => return None,
     })
@@ -76,12 +76,12 @@ fn map_insert(args: Vec<Value<'_>>) -> Evaluated<'_> {
     let (Some(Value::Map(Map::Made(mut made))), Some(first), second) =
         (args.next(), args.next(), args.next())
     else {
-        return Err(Fault::overload());
+        return Err(Fault::NoSuchOverload);
     };
     let new = match (first, second) {
         (key, Some(value)) => vec![(key, Ok(value))],
         (Value::Map(more), None) => more.entries(),
-        _ => return Err(Fault::overload()),
+        _ => return Err(Fault::NoSuchOverload),
     };
     let grown = Arc::make_mut(&mut made);
     for (key, value) in new {
@@ -168,7 +168,7 @@ fn function<'a>(name: &str, args: &[Value<'a>]) -> Option<Evaluated<'a>> {
         }
         ("sign", [Value::Kube(of)]) => match &**of {
             Kube::Quantity(quantity) => Ok(Value::Int(i64::from(quantity.sign()))),
-            _ => Err(Fault::overload()),
+            _ => Err(Fault::NoSuchOverload),
         },
         _ => return None,
     })

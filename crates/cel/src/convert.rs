@@ -109,7 +109,7 @@ pub(crate) fn convert<'a>(function: &str, value: Value<'a>) -> Evaluated<'a> {
             Some(_) => overflow("timestamp"),
             None => failed(&value, &to),
         },
-        _ => Err(Fault::overload()),
+        _ => Err(Fault::NoSuchOverload),
     }
 }
 
@@ -143,9 +143,9 @@ pub(crate) fn to_text(value: &Value<'_>) -> Result<String, Fault> {
         },
         Value::Kube(kube) => match kube.as_text() {
             Some(text) => text,
-            None => return Err(Fault::overload()),
+            None => return Err(Fault::NoSuchOverload),
         },
-        _ => return Err(Fault::overload()),
+        _ => return Err(Fault::NoSuchOverload),
     })
 }
 

@@ -99,7 +99,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
             }
             Node::Call(call) if is_qualifier(&call.function) => {
                 let [operand, index] = &*call.args else {
-                    return Err(Fault::overload());
+                    return Err(Fault::NoSuchOverload);
                 };
                 if let Node::Literal(Literal::String(field)) = &index.node
                     && let Some(computed) = self.computed(operand, field)
@@ -117,12 +117,12 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
             }
             Node::Call(call) if &*call.function == op::CONDITIONAL => {
                 let [condition, then, otherwise] = &*call.args else {
-                    return Err(Fault::overload());
+                    return Err(Fault::NoSuchOverload);
                 };
                 match self.eval(condition)? {
                     Value::Bool(true) => self.base(then),
                     Value::Bool(false) => self.base(otherwise),
-                    _ => Err(Fault::overload()),
+                    _ => Err(Fault::NoSuchOverload),
                 }
             }
             _ => self.eval(expr),
@@ -236,7 +236,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
 
     fn optional_or(&mut self, call: &Call) -> Evaluated<'a> {
         let (Some(target), [otherwise]) = (&call.target, &*call.args) else {
-            return Err(Fault::overload());
+            return Err(Fault::NoSuchOverload);
         };
         match self.eval(target)? {
             Value::Optional(None) => self.eval(otherwise),
@@ -253,7 +253,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
                 Ok(Value::Bool(flag)) if flag == decides => return Ok(Value::Bool(decides)),
                 Ok(Value::Bool(_)) => {}
                 Ok(_) => {
-                    error.get_or_insert_with(Fault::overload);
+                    error.get_or_insert(Fault::NoSuchOverload);
                 }
                 Err(Fault::Cancelled) => return Err(Fault::Cancelled),
                 Err(fault) => {
@@ -348,7 +348,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
     /// Regular expressions, compiled before where their pattern is constant.
     fn search(&mut self, expr: &Expr, name: &str, args: &[Value<'a>]) -> Evaluated<'a> {
         let [Value::String(text), Value::String(pattern), rest @ ..] = args else {
-            return Err(Fault::overload());
+            return Err(Fault::NoSuchOverload);
         };
         let compiled;
         let regex = match self.program.patterns.get(&expr.id) {
@@ -453,7 +453,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
         match range {
             Value::List(list) => {
                 for index in 0..list.len() {
-                    let item = list.get(index).unwrap_or_else(|| Err(Fault::overload()));
+                    let item = list.get(index).unwrap_or(Err(Fault::NoSuchOverload));
                     let pair = if fold.second.is_some() {
                         (Ok(Value::Int(index as i64)), Some(item))
                     } else {
@@ -472,7 +472,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
                     }
                 }
             }
-            _ => return Err(Fault::overload()),
+            _ => return Err(Fault::NoSuchOverload),
         }
         self.scopes.truncate(at + 1);
         self.eval(&fold.result)
@@ -516,7 +516,7 @@ impl<'p, 'v, 'a> Evaluator<'p, 'v, 'a> {
                 Ok(Value::List(_) | Value::Map(_)) => std::mem::replace(value, Ok(Value::Null)),
                 other => other.clone(),
             },
-            None => Err(Fault::overload()),
+            None => Err(Fault::NoSuchOverload),
         }
     }
 }
@@ -548,7 +548,7 @@ fn find<'a>(base: &Value<'a>, key: &Value<'a>) -> Result<Option<Evaluated<'a>>, 
         Value::List(list) => index(list, key),
         Value::Object(object) => {
             let Value::String(name) = key else {
-                return Err(Fault::overload());
+                return Err(Fault::NoSuchOverload);
             };
             let field = object.fields.iter().find(|(known, _)| **known == **name);
             Ok(field.map(|(_, value)| Ok(value.clone())))

@@ -227,7 +227,7 @@ fn sort_by<'a>(list: &List<'a>, keys: &List<'a>) -> Evaluated<'a> {
     let Some(first) = keys.first() else {
         return Ok(Value::list(items));
     };
-    if compare(first, first) == Err(Fault::overload()) {
+    if compare(first, first) == Err(Fault::NoSuchOverload) {
         return Err(Fault::new("list elements must be comparable"));
     }
     let kind = first.type_name();

@@ -83,7 +83,7 @@ pub(crate) fn arithmetic<'a>(operator: &str, left: Value<'a>, right: Value<'a>) 
         }
         ("_+_", Bytes(a), Bytes(b)) => Ok(Bytes(a.iter().chain(b.iter()).copied().collect())),
         ("_+_", Value::List(a), Value::List(b)) => add_lists(a, b),
-        _ => Err(Fault::overload()),
+        _ => Err(Fault::NoSuchOverload),
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn negate(value: Value<'_>) -> Evaluated<'_> {
         Value::Int(number) => int(number.checked_neg()),
         Value::Double(number) => Ok(Value::Double(-number)),
         Value::Duration(nanos) => span(nanos.checked_neg()),
-        _ => Err(Fault::overload()),
+        _ => Err(Fault::NoSuchOverload),
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn compare(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, F
         (String(a), String(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Bytes(a), Bytes(b)) => a.cmp(b),
         (Timestamp(a), Timestamp(b)) => a.cmp(b),
-        _ => return Err(Fault::overload()),
+        _ => return Err(Fault::NoSuchOverload),
     })
 }
 

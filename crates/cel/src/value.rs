@@ -88,6 +88,8 @@ pub struct Object<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     Error(Arc<str>),
+    /// A function or an operator that takes no arguments of these types.
+    NoSuchOverload,
     /// The cost limit is used up; nothing absorbs that.
     Cancelled,
 }
@@ -96,16 +98,13 @@ impl Fault {
     pub fn new(message: impl Into<String>) -> Fault {
         Fault::Error(message.into().into())
     }
-
-    pub fn overload() -> Fault {
-        Fault::Error("no such overload".into())
-    }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Error(message) => f.write_str(message),
+            Fault::NoSuchOverload => f.write_str("no such overload"),
             Fault::Cancelled => f.write_str("operation cancelled: actual cost limit exceeded"),
         }
     }
@@ -358,7 +357,7 @@ impl<'a> Map<'a> {
             Map::Data(data) => match key {
                 Value::String(key) => data.get(key),
                 _ if matches!(data.decl.kind, crate::decl::Kind::Dyn) => None,
-                _ => Some(Err(Fault::overload())),
+                _ => Some(Err(Fault::NoSuchOverload)),
             },
         }
     }

@@ -133,11 +133,10 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
         if line.reason == "Attached" {
             return None;
         }
-        let has_failed = line.reason == "WaitsForAttach" && line.why.contains(" says: ");
         let is_passing = match &*line.reason {
             "MultiAttach" => line.until.is_some(),
-            "NotAttached" => false,
-            _ => !has_failed,
+            "NotAttached" | "AttachFails" => false,
+            _ => true,
         };
         return Some(Unattached {
             why: sentence(line, facts.now),
@@ -185,9 +184,10 @@ pub(crate) struct Unattached {
 }
 
 /// The reasons of what the attach-detach controller decides about a pod.
-const ATTACHING: [&str; 6] = [
+const ATTACHING: [&str; 7] = [
     "Attached",
     "Attaches",
+    "AttachFails",
     "WaitsForAttach",
     "WaitsForDetach",
     "MultiAttach",

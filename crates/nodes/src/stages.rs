@@ -470,7 +470,7 @@ stages:
             ),
             (
                 "next: Use, cpu: '5m=1,1m=2'",
-                "stages[0].cpu: \"5m=1,1m=2\" has points that are not in the order of time",
+                "stages[0].cpu: its points are not in the order of time",
             ),
             (
                 "next: Use, container: web, metrics: {qps: 1}",

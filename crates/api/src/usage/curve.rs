@@ -22,27 +22,27 @@ pub struct Curve {
 const POINTS_MAX: usize = 1000;
 
 impl Curve {
-    /// Reads one; the error completes a sentence that names it.
+    /// Reads one; the error says what is wrong, and not with which text.
     pub fn parse(text: &str) -> Result<Curve, String> {
         let (period, rest) = match text.trim().strip_prefix("every ") {
             None => (None, text),
             Some(rest) => {
                 let (period, rest) = rest
                     .split_once(':')
-                    .ok_or("has no colon after its period, as in every 30m: 0s=1,15m=2")?;
+                    .ok_or("there is no colon after the period, as in every 30m: 0s=1,15m=2")?;
                 (Some(duration(period)?), rest)
             }
         };
         if period.is_some_and(|period| period.is_zero()) {
-            return Err("has a period of no length".to_owned());
+            return Err("its period has no length".to_owned());
         }
         let points: Vec<(Duration, Quantity)> =
             rest.split(',').map(point).collect::<Result<_, _>>()?;
         if points.len() > POINTS_MAX {
-            return Err(format!("has more than {POINTS_MAX} points"));
+            return Err(format!("it has more than {POINTS_MAX} points"));
         }
         if !points.is_sorted_by(|one, next| one.0 < next.0) {
-            return Err("has points that are not in the order of time".to_owned());
+            return Err("its points are not in the order of time".to_owned());
         }
         Ok(Curve { points, period })
     }
@@ -82,14 +82,7 @@ impl Visitor<'_> for Written {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Curve, E> {
-        Curve::parse(text).map_err(|why| {
-            // Some reasons quote a part of the text, the others speak of the whole.
-            let names_itself = !why.starts_with("has ");
-            E::custom(match names_itself {
-                true => why,
-                false => format!("{text:?} {why}"),
-            })
-        })
+        Curve::parse(text).map_err(E::custom)
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Curve, E> {
@@ -200,8 +193,8 @@ mod tests {
             ("lots", "\"lots\" is not an amount"),
             ("-5", "-5 is negative"),
             ("0s=1,5=2", "\"5\" is not a duration such as 90s or 1h30m"),
-            ("5m=1,1m=2", "has points that are not in the order of time"),
-            ("every 0s: 1", "has a period of no length"),
+            ("5m=1,1m=2", "its points are not in the order of time"),
+            ("every 0s: 1", "its period has no length"),
         ] {
             assert_eq!(Curve::parse(text).unwrap_err(), why);
         }

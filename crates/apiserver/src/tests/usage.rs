@@ -306,7 +306,7 @@ async fn usage_that_cannot_be_read_is_warned_of() {
     assert_eq!(
         said,
         [
-            "metadata.annotations[metrics.steersman.dev/qps]: has points that are not in the order of time; it has no effect",
+            "metadata.annotations[metrics.steersman.dev/qps]: its points are not in the order of time; it has no effect",
             "metadata.annotations[steersman.dev/cpu-use]: \"lots\" is not an amount; it has no effect",
         ]
     );

@@ -87,13 +87,12 @@ pub fn line(snapshot: &Snapshot, plan: &Plan, node: &Istr, step: &Step) -> Line 
             .because("a pod on that node needs it"),
         Step::AwaitAttach { error } => {
             let driver = csi_parts(&snapshot.volume).map_or("", |(driver, _)| driver);
-            let line = Line::waits(
-                "WaitsForAttach",
-                format!("waits until volume {name} is attached to {node}"),
-            );
+            let what = format!("waits until volume {name} is attached to {node}");
             match error {
-                Some(error) => line.because(format!("driver {driver} says: {error}")),
-                None => line.because(format!("driver {driver} has not said that it is")),
+                Some(error) => Line::waits("AttachFails", what)
+                    .because(format!("driver {driver} says: {error}")),
+                None => Line::waits("WaitsForAttach", what)
+                    .because(format!("driver {driver} has not said that it is")),
             }
         }
         Step::AwaitDeletion => Line::waits(

@@ -232,7 +232,7 @@ fn a_pod_says_who_has_its_volume_and_until_when() {
             kubectl describe pod db -n shop"#]],
     );
     check_waiting(
-        "{class: waits, reason: WaitsForAttach, what: waits until volume v is attached to n2, why: 'driver d.example.com says: no room'}",
+        "{class: waits, reason: AttachFails, what: waits until volume v is attached to n2, why: 'driver d.example.com says: no room'}",
         expect![[r#"
             cannot start: waits until volume v is attached to n2: driver d.example.com says: no room (for 10m)
             kubectl describe pod db -n shop"#]],

@@ -172,7 +172,7 @@ impl Run {
                 self.refuse(&place.path, &node.kind, &message);
                 Err(Exhausted)
             }
-            Err(Fault::Error(why)) if why.starts_with("no such overload") => {
+            Err(why @ Fault::NoSuchOverload) => {
                 let message = format!(
                     "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
                 );
