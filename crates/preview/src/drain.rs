@@ -27,6 +27,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draining {
     pub(crate) node: String,
+    /// When its first pod was asked to leave.
+    pub(crate) began: MicroTime,
     pub(crate) pods: BTreeMap<Key, Leaving>,
     /// When nothing was left on the node.
     pub(crate) done: Option<MicroTime>,
@@ -67,6 +69,7 @@ impl Drains {
         for name in nodes {
             let draining = Arc::new(Mutex::new(Draining {
                 node: name.clone(),
+                began: clock.now(),
                 ..Draining::default()
             }));
             drains.all.push(draining.clone());

@@ -17,6 +17,8 @@ pub struct Drain {
     /// `node/node-1`
     pub object: String,
     pub completes: bool,
+    /// When it begins: once the manifests are applied and what they ask for is there.
+    pub begins: f64,
     /// When nothing is left on it, if that happens.
     pub seconds: Option<f64>,
     pub pods: Vec<Evicted>,
@@ -70,16 +72,27 @@ fn drain(run: &Run, one: &Draining) -> Drain {
     Drain {
         object: format!("node/{}", one.node),
         completes: one.done.is_some(),
+        begins: seconds(run.start, one.began),
         seconds: one.done.map(|at| seconds(run.start, at)),
         pods: one.pods.iter().map(pod).collect(),
     }
 }
 
 impl Drain {
-    /// `node/node-1 is drained after 35s`
+    /// `node/node-1 is drained after 35s, 15s after the drain began`
     pub(crate) fn verdict(&self, given_seconds: f64) -> String {
+        let own = |seconds: f64| match self.begins > 0.0 {
+            true => format!(
+                ", {} after the drain began",
+                duration(seconds - self.begins)
+            ),
+            false => String::new(),
+        };
         match self.seconds {
-            Some(seconds) => format!("{} is drained after {}", self.object, duration(seconds)),
+            Some(seconds) => {
+                let (object, after) = (&self.object, duration(seconds));
+                format!("{object} is drained after {after}{}", own(seconds))
+            }
             None => format!(
                 "{} is not drained within {}",
                 self.object,
@@ -118,7 +131,7 @@ impl Drain {
 
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let mut entries = vec![Entry {
-            at: 0.0,
+            at: self.begins,
             object: self.object.clone(),
             what: "you drain it".to_owned(),
             why: "it is cordoned, and its pods are evicted".to_owned(),
@@ -132,7 +145,7 @@ impl Drain {
             };
             if !pod.stays_for.is_empty() {
                 let why = format!("{} would put it back at once", pod.stays_for);
-                entries.push(of(0.0, "stays".to_owned(), why));
+                entries.push(of(self.begins, "stays".to_owned(), why));
             }
             if let Some(at) = pod.refused_at {
                 let what = "may not be evicted yet".to_owned();

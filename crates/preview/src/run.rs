@@ -21,6 +21,7 @@ use crate::observe::Observer;
 use crate::retain::{left_out, retain_keys};
 use crate::rollout;
 use crate::state;
+use crate::text::duration;
 use crate::world::World;
 use crate::{PreviewError, Setup};
 
@@ -65,6 +66,10 @@ const QUIET_WITHIN: Duration = Duration::from_secs(600);
 
 /// A state in which nothing has changed for this long counts as quiet, complete or not.
 const QUIET: Duration = Duration::from_secs(60);
+
+/// How long manifests may take to complete before a drain starts anyway: the progress deadline of a Deployment, after
+/// which `kubectl rollout status` no longer waits.
+const COMPLETE_WITHIN: Duration = Duration::from_secs(600);
 
 /// How often is checked whether all is complete. What is reported is when it happened, not when it was seen.
 const STEP: Duration = Duration::from_secs(1);
@@ -132,7 +137,7 @@ impl Run {
         // Loads hold still at their first value until the manifests are applied.
         run.declare_loads(&client, setup, run.start.plus(NOT_YET))
             .await?;
-        if !run.wait_until_quiet(&client, setup).await {
+        if !run.wait_for_present_state(&client, setup).await {
             notes.push("the present state keeps changing: the preview starts all the same".into());
         }
         run.notes.append(&mut notes);
@@ -162,9 +167,9 @@ impl Run {
                 self.namespace
             )));
         }
-        self.drains = Drains::start(&client, &self.world.clock, &setup.drain).await?;
         followed.extend(self.followed());
         let deadline = self.start.plus(setup.length);
+        self.drain(&client, setup, &followed, deadline).await?;
         let is_endless = self.is_endless(setup);
         let step = match is_endless {
             // Nobody waits for it to be done.
@@ -283,17 +288,56 @@ impl Run {
         }
     }
 
-    async fn wait_until_quiet(&self, client: &Client, setup: &Setup) -> bool {
+    async fn wait_for_present_state(&self, client: &Client, setup: &Setup) -> bool {
         if setup.is_empty() {
             return true;
         }
         let deadline = self.world.clock.now().plus(QUIET_WITHIN);
         let all = state::workloads(client, &self.discovery).await;
+        self.wait_until_final(client, &all, QUIET, deadline).await
+    }
+
+    /// Drains what is to be drained, once the manifests are applied and what they ask for is there.
+    async fn drain(
+        &mut self,
+        client: &Client,
+        setup: &Setup,
+        followed: &[Applied],
+        deadline: MicroTime,
+    ) -> Result<(), PreviewError> {
+        if setup.drain.is_empty() {
+            return Ok(());
+        }
+        let deadline = deadline.min(self.start.plus(COMPLETE_WITHIN));
+        // What waits until pods have been ready for long enough changes nothing meanwhile.
+        let quiet = Duration::MAX;
+        if !setup.manifests.is_empty()
+            && !self
+                .wait_until_final(client, followed, quiet, deadline)
+                .await
+        {
+            let waited = duration(self.world.clock.now().since(self.start).as_secs_f64());
+            self.notes.push(format!(
+                "what is applied is not complete after {waited}: the drain starts all the same"
+            ));
+        }
+        self.drains = Drains::start(client, &self.world.clock, &setup.drain).await?;
+        Ok(())
+    }
+
+    /// Waits until all are final, or nothing has changed for so long; says whether that came before the deadline.
+    async fn wait_until_final(
+        &self,
+        client: &Client,
+        all: &[Applied],
+        quiet: Duration,
+        deadline: MicroTime,
+    ) -> bool {
         loop {
             tokio::time::sleep(STEP).await;
             let now = self.world.clock.now();
             let (_, changed_at) = self.last_change();
-            if now.since(changed_at) >= QUIET || self.are_all(client, &all, rollout::is_final).await
+            if now.since(changed_at) >= quiet || self.are_all(client, all, rollout::is_final).await
             {
                 return true;
             }

@@ -105,6 +105,57 @@ fn a_budget_that_allows_nothing_holds_the_drain() {
         pod/web-58b88c8b56-xxxxx is not evicted within 15m: The disruption budget web needs 4 healthy pods and has 4 currently"#]].assert_eq(&format!("{}\n{}", preview.verdict(), warnings.join("\n")));
 }
 
+/// The verdict, what is said of the node, and the warnings.
+fn check_drain(setup: &Setup, expected: Expect) {
+    let preview = preview(setup).expect("the input is good");
+    let of_node = preview.timeline.iter();
+    let of_node = of_node.filter(|entry| entry.object.starts_with("node/"));
+    let of_node = of_node.map(|entry| format!("{} {}", entry.at.round(), entry.what));
+    let warnings = preview.warnings.iter().map(|one| one.text.clone());
+    let all: Vec<String> = [preview.verdict()]
+        .into_iter()
+        .chain(of_node)
+        .chain(warnings)
+        .collect();
+    expected.assert_eq(&without_random_parts(&all.join("\n")));
+}
+
+#[test]
+fn manifests_are_complete_before_the_drain_begins() {
+    let manifests = deployment("web:1", 4, "  minReadySeconds: 90\n") + &budget(3);
+    let mut setup = setup("", &manifests);
+    setup.nodes = Some(2);
+    setup.drain = vec!["node-0".to_owned()];
+    check_drain(
+        &setup,
+        expect![[r#"
+        node/node-0 is drained after 1m51s, 11s after the drain began
+        100 you drain it
+        111 is drained"#]],
+    );
+    // What never completes does not keep the drain from being seen.
+    setup.manifests =
+        Manifest::parse("new.yaml", &deployment("web:bad", 4, "")).expect("it is good");
+    check_drain(
+        &setup,
+        expect![[r#"
+            node/node-0 is drained after 10m1s, 1s after the drain began, and what ran there does not all run again
+            600 you drain it
+            601 is drained
+            does not finish within 15m: has exceeded its progress deadline: 4 of 4 pods updated, 0 available; pod/web-5948455b88-xxxxx container main cannot pull image "web:bad": ImagePullBackOff
+            exceeds its progress deadline after 10m1s: `kubectl rollout status` fails then
+            what is applied is not complete after 10m: the drain starts all the same"#]],
+    );
+    setup.length = Duration::from_secs(120);
+    check_drain(
+        &setup,
+        expect![[r#"
+        node/node-0 is not drained within 2m
+        120 you drain it
+        what is applied is not complete after 2m: the drain starts all the same"#]],
+    );
+}
+
 #[test]
 fn bare_pods_and_unknown_nodes_of_a_drain() {
     let bare = "
