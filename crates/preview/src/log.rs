@@ -7,7 +7,8 @@ use std::sync::Arc;
 use api::ObjectId;
 use api::decision::Line;
 use api::kinds::{Deployment, Job, PersistentVolumeClaim, Phase, Pod, ReplicaSet};
-use api::{Clock, Key, MicroTime, Resource, Uid};
+use api::{Clock, Key, MicroTime, Resource, Time, Uid};
+use controllers::cronjob::scheduled_for;
 use runtime::{Change, Informers};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -52,8 +53,12 @@ pub(crate) struct JobLife {
     pub(crate) key: Key,
     pub(crate) owner: Option<Uid>,
     pub(crate) created: MicroTime,
+    /// The time of its CronJob's schedule that it is for.
+    pub(crate) scheduled: Option<Time>,
     /// When it ended, and whether well.
     pub(crate) finished: Option<(MicroTime, bool)>,
+    /// When it was deleted while it was at work.
+    pub(crate) deleted: Option<MicroTime>,
 }
 
 /// Its decisions are no steps of a rollout, but change what rolls out.
@@ -189,10 +194,16 @@ impl Log {
                 key: job.key(),
                 owner: job.metadata.controller().map(|owner| owner.uid.clone()),
                 created: now,
+                scheduled: scheduled_for(job),
                 finished: None,
+                deleted: None,
             });
-            if let Some(end) = job.finished().filter(|_| life.finished.is_none()) {
-                life.finished = Some((now, end.type_ == "Complete"));
+            let is_leaving = job.metadata.is_terminating() || matches!(change, Change::Deleted(_));
+            let is_open = life.finished.is_none() && life.deleted.is_none();
+            match job.finished() {
+                Some(end) if is_open => life.finished = Some((now, end.type_ == "Complete")),
+                None if is_open && is_leaving => life.deleted = Some(now),
+                _ => {}
             }
             if let Change::Deleted(job) = change
                 && job.finished().is_some()

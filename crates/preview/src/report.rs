@@ -126,10 +126,7 @@ impl Preview {
 
     /// What schedules and autoscalers do in the time given.
     fn course(&self) -> String {
-        let schedules = self.schedules.iter().map(|one| {
-            let runs = counted(one.runs.len(), "time");
-            format!("{} runs {runs}", one.object)
-        });
+        let schedules = self.schedules.iter().map(Schedule::course);
         let scaled = self.workloads.iter().filter(|one| one.autoscaler.is_some());
         let scaled = scaled.map(|one| format!("{} has {}", one.object, one.range()));
         let all: Vec<String> = schedules.chain(scaled).collect();
@@ -226,6 +223,7 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
     let mut warnings = warnings::all(run, setup, &gathered, &noted, &scope, &workloads);
     let given = setup.length.as_secs_f64();
     warnings.extend(drains.iter().flat_map(|one| one.warnings(given)));
+    warnings.extend(schedules.iter().filter_map(Schedule::warning));
     warnings.sort_by_key(|warning| warning.kind);
     Preview {
         from: from(setup, &gathered),

@@ -34,6 +34,8 @@ pub enum WarningKind {
     NeverFinishes,
     /// A Job gives up.
     Fails,
+    /// A CronJob whose schedule never comes.
+    NeverRuns,
     DeadlineExceeded,
     QuotaExceeded,
     DisruptionBudget,

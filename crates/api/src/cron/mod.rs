@@ -80,6 +80,16 @@ impl Schedule {
         (next <= LAST).then(|| Time::from_unix(next))
     }
 
+    /// The first time after `after` of a schedule whose last time was `last`: what comes every so often counts from that.
+    pub fn next_since(&self, last: Time, after: MicroTime) -> Option<Time> {
+        let Schedule::Every(delay) = self else {
+            return self.next(after);
+        };
+        let second = after.unix_micros().div_euclid(1_000_000);
+        let elapsed = (second - last.unix()).rem_euclid(*delay);
+        self.next(Time::from_unix(second - elapsed).micro())
+    }
+
     /// The last time after `after` and not after `until`.
     pub fn last(&self, after: Time, until: MicroTime) -> Option<Time> {
         if let Schedule::Every(delay) = self {

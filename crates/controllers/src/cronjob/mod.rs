@@ -61,7 +61,7 @@ use api::cron::Zone;
 
 pub use invariants::{converged, safe};
 pub use oracle::CronJobOracle;
-pub use plan::{Plan, Snapshot, Start, plan, plan_cleanup};
+pub use plan::{Plan, Snapshot, Start, plan, plan_cleanup, scheduled_for};
 pub use reason::Reason;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {

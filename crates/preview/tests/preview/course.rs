@@ -204,7 +204,7 @@ fn check_schedule(manifest: &str, hours: u64, expected: Expect) {
         .lines()
         .find(|line| line.starts_with("cronjob/"))
         .unwrap_or_default();
-    let entries = preview.timeline.iter().take(4);
+    let entries = preview.timeline.iter().take(8);
     let entries: Vec<String> = entries
         .map(|entry| {
             format!(
@@ -231,7 +231,10 @@ fn a_schedule_is_followed_for_hours() {
             0 cronjob/backup: you apply it; it is new (new.yaml)
             1800 cronjob/backup: starts job/backup-28401150 (scheduled for 2024-01-01T00:30:00Z)
             1891 cronjob/backup: job/backup-28401150 succeeds after 1m31s ()
-            12600 cronjob/backup: starts job/backup-28401330 (scheduled for 2024-01-01T03:30:00Z)"#]],
+            12600 cronjob/backup: starts job/backup-28401330 (scheduled for 2024-01-01T03:30:00Z)
+            12691 cronjob/backup: job/backup-28401330 succeeds after 1m31s ()
+            23400 cronjob/backup: starts job/backup-28401510 (scheduled for 2024-01-01T06:30:00Z)
+            23491 cronjob/backup: job/backup-28401510 succeeds after 1m31s ()"#]],
     );
 }
 
@@ -246,12 +249,49 @@ fn runs_that_are_skipped_or_fail_are_told() {
         &slow,
         1,
         expect![[r#"
-        Within 1h cronjob/backup runs 4 times
-        cronjob/backup in default (*/10 * * * *): 4 runs in 1h, the first after 10m (2024-01-01T00:10:00Z), the longest takes 15m1s
-        0 cronjob/backup: you apply it; it is new (new.yaml)
-        600 cronjob/backup: starts job/backup-28401130 (scheduled for 2024-01-01T00:10:00Z)
-        1200 cronjob/backup: waits for its next run (job backup-28401130 is still active and concurrencyPolicy is Forbid)
-        1501 cronjob/backup: job/backup-28401130 succeeds after 15m1s ()"#]],
+            Within 1h cronjob/backup runs 4 times and skips 1
+            cronjob/backup in default (*/10 * * * *): 4 runs in 1h, 1 skipped, the first after 10m (2024-01-01T00:10:00Z), the longest takes 15m1s
+            0 cronjob/backup: you apply it; it is new (new.yaml)
+            600 cronjob/backup: starts job/backup-28401130 (scheduled for 2024-01-01T00:10:00Z)
+            1200 cronjob/backup: its run of 2024-01-01T00:20:00Z has to wait (job backup-28401130 is still active and concurrencyPolicy is Forbid)
+            1501 cronjob/backup: job/backup-28401130 succeeds after 15m1s ()
+            1501 cronjob/backup: starts job/backup-28401140 (scheduled for 2024-01-01T00:20:00Z)
+            1800 cronjob/backup: skips its run of 2024-01-01T00:30:00Z (job backup-28401140 is still active and concurrencyPolicy is Forbid)
+            2400 cronjob/backup: its run of 2024-01-01T00:40:00Z has to wait (job backup-28401140 is still active and concurrencyPolicy is Forbid)
+            2402 cronjob/backup: job/backup-28401140 succeeds after 15m1s ()"#]],
+    );
+    let in_time = "  concurrencyPolicy: Forbid\n  startingDeadlineSeconds: 60\n";
+    check_schedule(
+        &cron_job("*/10 * * * *", "[sleep, '900']", in_time),
+        1,
+        expect![[r#"
+            Within 1h cronjob/backup runs 3 times and skips 2
+            cronjob/backup in default (*/10 * * * *): 3 runs in 1h, 2 skipped, the first after 10m (2024-01-01T00:10:00Z), the longest takes 15m1s
+            0 cronjob/backup: you apply it; it is new (new.yaml)
+            600 cronjob/backup: starts job/backup-28401130 (scheduled for 2024-01-01T00:10:00Z)
+            1200 cronjob/backup: skips its run of 2024-01-01T00:20:00Z (job backup-28401130 is still active and concurrencyPolicy is Forbid)
+            1501 cronjob/backup: job/backup-28401130 succeeds after 15m1s ()
+            1800 cronjob/backup: starts job/backup-28401150 (scheduled for 2024-01-01T00:30:00Z)
+            2400 cronjob/backup: skips its run of 2024-01-01T00:40:00Z (job backup-28401150 is still active and concurrencyPolicy is Forbid)
+            2701 cronjob/backup: job/backup-28401150 succeeds after 15m1s ()
+            3000 cronjob/backup: starts job/backup-28401170 (scheduled for 2024-01-01T00:50:00Z)"#]],
+    );
+    check_schedule(
+        &cron_job(
+            "@every 10m",
+            "[sleep, '5000']",
+            "  concurrencyPolicy: Forbid\n",
+        ),
+        1,
+        expect![[r#"
+            Within 1h cronjob/backup runs 1 time and skips 4
+            cronjob/backup in default (@every 10m): 1 run in 1h, 4 skipped, the first after 10m (2024-01-01T00:10:00Z)
+            0 cronjob/backup: you apply it; it is new (new.yaml)
+            600 cronjob/backup: starts job/backup-28401130 (scheduled for 2024-01-01T00:10:00Z)
+            1200 cronjob/backup: skips its run of 2024-01-01T00:20:00Z (job backup-28401130 is still active and concurrencyPolicy is Forbid)
+            1800 cronjob/backup: skips its run of 2024-01-01T00:30:00Z (job backup-28401130 is still active and concurrencyPolicy is Forbid)
+            2400 cronjob/backup: skips its run of 2024-01-01T00:40:00Z (job backup-28401130 is still active and concurrencyPolicy is Forbid)
+            3000 cronjob/backup: skips its run of 2024-01-01T00:50:00Z (job backup-28401130 is still active and concurrencyPolicy is Forbid)"#]],
     );
     check_schedule(
         &cron_job("0 * * * *", "['false']", ""),
@@ -262,15 +302,16 @@ fn runs_that_are_skipped_or_fail_are_told() {
             0 cronjob/backup: you apply it; it is new (new.yaml)
             3600 cronjob/backup: starts job/backup-28401180 (scheduled for 2024-01-01T01:00:00Z)
             3601 cronjob/backup: job/backup-28401180 fails after 1s ()
-            7200 cronjob/backup: starts job/backup-28401240 (scheduled for 2024-01-01T02:00:00Z)"#]],
+            7200 cronjob/backup: starts job/backup-28401240 (scheduled for 2024-01-01T02:00:00Z)
+            7201 cronjob/backup: job/backup-28401240 fails after 1s ()"#]],
     );
     check_schedule(
         &cron_job("0 0 30 2 *", "['true']", ""),
         1,
         expect![[r#"
-        Within 1h cronjob/backup runs 0 times
-        cronjob/backup in default (0 0 30 2 *): no run in 1h
-        0 cronjob/backup: you apply it; it is new (new.yaml)"#]],
+            Within 1h cronjob/backup never runs
+            cronjob/backup in default (0 0 30 2 *): never runs: its schedule does not come within five years
+            0 cronjob/backup: you apply it; it is new (new.yaml)"#]],
     );
     check_schedule(
         &cron_job("* * * * *", "['true']", "  suspend: true\n"),
@@ -280,6 +321,41 @@ fn runs_that_are_skipped_or_fail_are_told() {
             cronjob/backup in default (* * * * *): suspended, starts nothing until somebody resumes it
             0 cronjob/backup: you apply it; it is new (new.yaml)"#]],
     );
+}
+
+#[test]
+fn runs_that_are_replaced_are_told() {
+    check_schedule(
+        &cron_job(
+            "*/10 * * * *",
+            "[sleep, '900']",
+            "  concurrencyPolicy: Replace\n",
+        ),
+        1,
+        expect![[r#"
+            Within 1h cronjob/backup runs 5 times
+            cronjob/backup in default (*/10 * * * *): 5 runs in 1h, 4 of them are replaced by the next, the first after 10m (2024-01-01T00:10:00Z)
+            0 cronjob/backup: you apply it; it is new (new.yaml)
+            600 cronjob/backup: starts job/backup-28401130 (scheduled for 2024-01-01T00:10:00Z)
+            1200 cronjob/backup: replaces job/backup-28401130 by job/backup-28401140 after 10m (it was still active, and concurrencyPolicy is Replace)
+            1200 cronjob/backup: starts job/backup-28401140 (scheduled for 2024-01-01T00:20:00Z)
+            1800 cronjob/backup: replaces job/backup-28401140 by job/backup-28401150 after 10m (it was still active, and concurrencyPolicy is Replace)
+            1800 cronjob/backup: starts job/backup-28401150 (scheduled for 2024-01-01T00:30:00Z)
+            2400 cronjob/backup: replaces job/backup-28401150 by job/backup-28401160 after 10m (it was still active, and concurrencyPolicy is Replace)
+            2400 cronjob/backup: starts job/backup-28401160 (scheduled for 2024-01-01T00:40:00Z)"#]],
+    );
+}
+
+#[test]
+fn a_schedule_that_never_comes_is_warned_of() {
+    let preview = run("", &cron_job("0 0 30 2 *", "['true']", ""));
+    let warnings: Vec<String> = preview
+        .warnings
+        .iter()
+        .map(|one| format!("{} {}", one.object, one.text))
+        .collect();
+    expect!["cronjob/backup never runs: its schedule 0 0 30 2 * does not come within five years"]
+        .assert_eq(&warnings.join("\n"));
 }
 
 #[test]
