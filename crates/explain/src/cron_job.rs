@@ -15,6 +15,9 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     draft.wants(wants(cron_job));
     draft.wants(policy(cron_job));
     let jobs = facts.controlled("Job", cron_job);
+    if is_denser_than_names(cron_job) {
+        draft.sees("starts no more than one job a minute, because the minute is in its name");
+    }
     note_jobs(facts, &jobs, draft);
     note_last_times(facts, draft);
     let lines = last_lines(facts);
@@ -29,15 +32,15 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         return conclude_stopped(facts, line, draft);
     }
     let wait = lines.iter().find(|line| line.class == Class::Waits);
-    match (wait, next_run(cron_job, facts.now)) {
+    match (wait, next_run(cron_job, &jobs, facts.now)) {
         (Some(wait), _) if wait.reason == "StillActive" => {
-            let verdict = format!("did not run: {}; {}", wait.why, next(wait, facts.now));
+            let verdict = format!("did not run: {}; {}", wait.why, next(facts, &jobs, wait));
             draft.explanation.waits.clear();
             draft.conclude(State::Progressing, verdict);
         }
         (Some(wait), _) if wait.reason == "NextRun" => {
             draft.explanation.waits.clear();
-            conclude_next(facts, &jobs, next(wait, facts.now), draft);
+            conclude_next(facts, &jobs, next(facts, &jobs, wait), draft);
         }
         (Some(wait), _) => draft.conclude(State::Progressing, sentence(wait, facts.now)),
         (None, Ok(Some(at))) => {
@@ -71,7 +74,7 @@ fn conclude_stopped(facts: &Facts, line: &Line, draft: &mut Draft<'_>) {
                 "patch cronjob {name} --type=merge -p '{{\"spec\":{{\"suspend\":false}}}}'"
             );
             draft.offer(help::on(facts, &command, "resumes it"));
-            let next = match next_run(cron_job, facts.now) {
+            let next = match next_run(cron_job, &[], facts.now) {
                 Ok(Some(at)) => format!("; its schedule comes next {}", when(at, facts.now)),
                 _ => String::new(),
             };
@@ -86,11 +89,34 @@ fn conclude_stopped(facts: &Facts, line: &Line, draft: &mut Draft<'_>) {
 }
 
 /// `the next run is in 45s (11:55:00Z)`
-fn next(wait: &Line, now: Time) -> String {
-    match wait.until {
-        Some(at) => format!("the next run is {}", when(at, now)),
+fn next(facts: &Facts, jobs: &[&Value], wait: &Line) -> String {
+    let decided = wait.until.map(|at| {
+        // By the time that it is told of, the next second is over.
+        let holds = at > facts.now && !has_job_of(&facts.object, jobs, at);
+        match next_run(&facts.object, jobs, facts.now) {
+            Ok(Some(next)) if !holds => next,
+            _ => at,
+        }
+    });
+    match decided {
+        Some(at) => format!("the next run is {}", when(at, facts.now)),
         None => "there is no next run".to_owned(),
     }
+}
+
+/// A job is named after its minute.
+const MINUTE: i64 = 60;
+
+/// Is there a job of the minute that this time is in? Then no other is started for it.
+fn has_job_of(cron_job: &Value, jobs: &[&Value], at: Time) -> bool {
+    let own = text(cron_job, "/metadata/name");
+    let name = format!("{own}-{}", at.unix().div_euclid(MINUTE));
+    jobs.iter().any(|job| text(job, "/metadata/name") == name)
+}
+
+/// Does it come more often than jobs can be named?
+fn is_denser_than_names(cron_job: &Value) -> bool {
+    matches!(read(cron_job), Ok(Schedule::Every(seconds)) if seconds < MINUTE)
 }
 
 fn conclude_next(facts: &Facts, jobs: &[&Value], next: String, draft: &mut Draft<'_>) {
@@ -123,11 +149,11 @@ fn wants(cron_job: &Value) -> String {
         "" => String::new(),
         zone => format!(" ({zone})"),
     };
-    format!(
-        "a job of {} at {}{zone}",
-        images.join(", "),
-        text(cron_job, "/spec/schedule")
-    )
+    let schedule = match text(cron_job, "/spec/schedule") {
+        schedule if schedule.starts_with("@every ") => schedule[1..].to_owned(),
+        schedule => format!("at {schedule}{zone}"),
+    };
+    format!("a job of {} {schedule}", images.join(", "))
 }
 
 fn policy(cron_job: &Value) -> String {
@@ -201,13 +227,30 @@ fn last_lines(facts: &Facts) -> Vec<Line> {
     lines.collect()
 }
 
-/// When its schedule comes next, whether or not anybody follows it. A schedule without a zone is taken to be in UTC:
-/// where its manager runs is not known.
-fn next_run(cron_job: &Value, now: Time) -> Result<Option<Time>, String> {
+/// When its schedule comes next and there is no job yet, whether or not anybody follows it.
+fn next_run(cron_job: &Value, jobs: &[&Value], now: Time) -> Result<Option<Time>, String> {
+    let schedule = read(cron_job)?;
+    let last = time(cron_job, "/status/lastScheduleTime");
+    let last = last.or_else(|| time(cron_job, "/metadata/creationTimestamp"));
+    let after = |at: Time| match last {
+        Some(last) => schedule.next_since(last, at.micro()),
+        None => schedule.next(at.micro()),
+    };
+    let next = after(now);
+    Ok(match next.filter(|at| has_job_of(cron_job, jobs, *at)) {
+        Some(taken) => {
+            let minute = taken.unix().div_euclid(MINUTE) * MINUTE;
+            after(Time::from_unix(minute + MINUTE - 1))
+        }
+        None => next,
+    })
+}
+
+/// A schedule without a zone is taken to be in UTC: where its manager runs is not known.
+fn read(cron_job: &Value) -> Result<Schedule, String> {
     let zone = Zone::load(text(cron_job, "/spec/timeZone")).map_err(|error| error.to_string())?;
-    let schedule = Schedule::parse(text(cron_job, "/spec/schedule"), &zone)
-        .map_err(|error| format!("its schedule cannot be read: {error}"))?;
-    Ok(schedule.next(now.micro()))
+    Schedule::parse(text(cron_job, "/spec/schedule"), &zone)
+        .map_err(|error| format!("its schedule cannot be read: {error}"))
 }
 
 fn held<'a>(job: &'a Value, type_: &str) -> Option<&'a Value> {

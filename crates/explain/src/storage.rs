@@ -31,17 +31,42 @@ pub(crate) fn explain_claim(facts: &Facts, draft: &mut Draft<'_>) {
     if !users.is_empty() {
         draft.sees(format!("used by {}", names(&users)));
     }
+    let missing = missing_attributes_class(facts, claim);
+    if let Some(class) = missing {
+        draft.sees(format!("VolumeAttributesClass {class} does not exist"));
+        let hint = format!("create the VolumeAttributesClass {class}, or name another one");
+        draft.offer(help::hint(hint));
+    }
     match phase {
-        "Bound" => draft.conclude(
-            State::Settled,
-            format!("is bound to {}", text(claim, "/spec/volumeName")),
-        ),
+        "Bound" => conclude_bound(claim, missing, draft),
         "Lost" => draft.conclude(
             State::Stuck,
             "has lost its volume: what was on it is gone, and the claim gets no other",
         ),
-        _ => conclude_pending(facts, draft),
+        _ => conclude_pending(facts, missing, draft),
     }
+}
+
+fn conclude_bound(claim: &Value, missing: Option<&str>, draft: &mut Draft<'_>) {
+    let bound = format!("is bound to {}", text(claim, "/spec/volumeName"));
+    match missing {
+        Some(class) => draft.conclude(
+            State::Stuck,
+            format!("{bound}, which cannot get the attributes of {class}: there is no such VolumeAttributesClass"),
+        ),
+        None => draft.conclude(State::Settled, bound),
+    }
+}
+
+/// The attributes class that the claim asks for and its volume does not have, if there is none of that name; none where
+/// classes could not be read.
+fn missing_attributes_class<'a>(facts: &Facts, claim: &'a Value) -> Option<&'a str> {
+    let class = text(claim, "/spec/volumeAttributesClassName");
+    let is_needless = class.is_empty()
+        || class == text(claim, "/status/currentVolumeAttributesClassName")
+        || facts.unread.contains("VolumeAttributesClass");
+    let mut known = facts.of_kind("VolumeAttributesClass");
+    (!is_needless && !known.any(|known| text(known, "/metadata/name") == class)).then_some(class)
 }
 
 /// What the provisioner said last, if it could not make the volume. The binder has events of that reason, too: of
@@ -63,16 +88,23 @@ fn provisioning_failure(facts: &Facts) -> Option<&str> {
 const PROVISIONER_PATIENCE_SECONDS: i64 = 60;
 
 /// What a claim that is not bound waits for, by what the binder last decided.
-fn conclude_pending(facts: &Facts, draft: &mut Draft<'_>) {
+fn conclude_pending(facts: &Facts, missing: Option<&str>, draft: &mut Draft<'_>) {
+    let no_class = |class: &str| format!("VolumeAttributesClass {class} does not exist");
     let Some(wait) = waits(facts, &facts.object) else {
-        return draft.conclude(
-            State::Unknown,
-            "is not bound, and no binder of this manager says why",
-        );
+        return match missing.map(no_class) {
+            Some(why) => draft.conclude(State::Stuck, format!("is not bound: {why}")),
+            None => draft.conclude(
+                State::Unknown,
+                "is not bound, and no binder of this manager says why",
+            ),
+        };
     };
     let created = time(&facts.object, "/metadata/creationTimestamp");
     let age = created.map_or(0, |created| facts.now.unix() - created.unix());
     match &*wait.reason {
+        "WaitsForProvisioner" if let Some(why) = missing.map(no_class) => {
+            draft.conclude(State::Stuck, format!("{}: {why}", wait.what));
+        }
         "WaitsForProvisioner" if let Some(why) = provisioning_failure(facts) => {
             let command = format!("describe {}", draft.explanation.object);
             let why_help = "shows what its provisioner says, which tries again";

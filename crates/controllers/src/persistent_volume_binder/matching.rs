@@ -46,12 +46,23 @@ fn supersets(wanted: u8) -> Vec<u8> {
     sets
 }
 
-/// Volumes that name no claim, as far as the cache has seen.
+/// Volumes that are bound to no claim, as far as the cache has seen.
 #[derive(Default)]
-pub struct FreeVolumes(Mutex<HashMap<Place, BTreeSet<(Quantity, Istr)>>>);
+pub struct FreeVolumes(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Those that name no claim.
+    free: HashMap<Place, BTreeSet<(Quantity, Istr)>>,
+    /// Those that name one, by class: it is not there yet, or gone and they are retained. They are told of, no more.
+    kept: BTreeSet<(Istr, Istr)>,
+}
 
 /// Class and access modes.
 type Place = (Istr, u8);
+
+/// How many volumes are told of that are kept for other claims, so that there is room for those that are free.
+const KEPT_TOLD: usize = 2;
 
 impl FreeVolumes {
     pub fn on_change(&self, change: Change<'_, PersistentVolume>) {
@@ -60,7 +71,12 @@ impl FreeVolumes {
             Change::Updated { old, new } => (Some(old), Some(new)),
             Change::Deleted(old) => (Some(old), None),
         };
-        let mut all = self.0.lock();
+        let mut known = self.0.lock();
+        if let Some(entry) = old.and_then(|old| kept(old)) {
+            known.kept.remove(&entry);
+        }
+        known.kept.extend(new.and_then(|new| kept(new)));
+        let all = &mut known.free;
         if let Some((place, entry)) = old.and_then(|old| free(old))
             && let Some(held) = all.get_mut(&place)
         {
@@ -74,16 +90,21 @@ impl FreeVolumes {
         }
     }
 
-    /// The names of a few, to be told of: those of the class first, the largest of them first.
+    /// The names of a few, to be told of: those of the class first, the largest of them first, but for some that are kept
+    /// for a claim.
     pub fn some(&self, class: &str) -> Vec<Istr> {
-        let all = self.0.lock();
+        let known = self.0.lock();
+        let all = &known.free;
+        let kept = known.kept.range((Istr::new(class), Istr::default())..);
+        let kept = kept.take_while(|(other, _)| other == class);
+        let kept = kept.take(KEPT_TOLD).map(|(_, name)| name);
         let place = |set: u8| (Istr::new(class), set);
         let own = (0..16).filter_map(|set| all.get(&place(set)));
         let own = own.flat_map(|held| held.iter().rev());
         let others = all.iter().filter(|((other, _), _)| other != class);
         let others = others.flat_map(|(_, held)| held.iter());
-        let told = own.chain(others).take(TOLD);
-        told.map(|(_, name)| name.clone()).collect()
+        let free = own.chain(others).map(|(_, name)| name);
+        kept.chain(free).take(TOLD).cloned().collect()
     }
 
     /// The names of those of this class and with these modes that are at least so large, smallest first, until `take`
@@ -94,11 +115,21 @@ impl FreeVolumes {
         at_least: &Quantity,
         mut take: impl FnMut(&str) -> Option<T>,
     ) -> Option<T> {
-        let all = self.0.lock();
+        let known = self.0.lock();
         let from = (at_least.clone(), Istr::default());
-        let mut held = all.get(place)?.range(from..);
+        let mut held = known.free.get(place)?.range(from..);
         held.find_map(|(_, name)| take(name))
     }
+}
+
+/// The class and the name of a volume that names a claim and is not bound to it.
+fn kept(volume: &PersistentVolume) -> Option<(Istr, Istr)> {
+    let is_kept = volume.spec.claim_ref.is_some()
+        && matches!(&*volume.status.phase, "Available" | "Released");
+    is_kept.then(|| {
+        let name = Istr::new(&volume.metadata.name);
+        (class::of_volume(volume).into(), name)
+    })
 }
 
 fn free(volume: &PersistentVolume) -> Option<(Place, (Quantity, Istr))> {
@@ -236,13 +267,29 @@ pub fn passed_over(
     selector: Option<&Selector>,
     gates: Gates,
 ) -> Option<String> {
-    let spec = &volume.spec;
-    if let Some(held) = &spec.claim_ref {
-        return Some(format!(
-            "it is bound to claim {}/{}",
-            held.namespace, held.name
-        ));
+    if let Some(held) = &volume.spec.claim_ref {
+        let other = format!("claim {}/{}", held.namespace, held.name);
+        return Some(match &*volume.status.phase {
+            "Available" if is_bound_to(volume, claim) => {
+                let why = unsuitable(volume, claim, selector, gates)?;
+                format!("it is kept for this claim, but {why}")
+            }
+            "Available" => format!("it is kept for {other}"),
+            "Released" => format!("it is retained with what {other} left on it"),
+            _ => format!("it is bound to {other}"),
+        });
     }
+    unsuitable(volume, claim, selector, gates)
+}
+
+/// What of a volume does not suit a claim, whoever it is kept for.
+fn unsuitable(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+    selector: Option<&Selector>,
+    gates: Gates,
+) -> Option<String> {
+    let spec = &volume.spec;
     let size = spec.storage.clone().unwrap_or_default();
     let (has, wants) = (class::of_volume(volume), class::of_claim(claim));
     let lacks = |mode: &&Istr| !spec.access_modes.contains(mode);

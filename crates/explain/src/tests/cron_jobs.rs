@@ -209,3 +209,58 @@ fn without_a_controller_the_schedule_says_when_it_comes() {
         kubectl describe cronjob/backup -n shop"#]],
     );
 }
+
+/// What comes every so often counts from the last time.
+#[test]
+fn a_schedule_of_intervals_comes_when_the_next_one_is_over() {
+    let every = |interval: &str| {
+        CRON_JOB
+            .replace("*/5 * * * *", &format!("@every {interval}"))
+            .replace(
+                "uid: c",
+                "uid: c, creationTimestamp: '2026-01-01T11:00:07Z'",
+            )
+    };
+    check_verdict(
+        &every("10m"),
+        expect!["by its schedule the next run is in 7s (12:00:07Z)"],
+    );
+    let ran = "
+status: {lastScheduleTime: '2026-01-01T11:52:30Z'}";
+    check_verdict(
+        &format!("{}{ran}", every("10m")),
+        expect!["by its schedule the next run is in 2m30s (12:02:30Z)"],
+    );
+    // The second that was next when it was decided is over when it is told.
+    let decided = decided(
+        "[{class: waits, reason: NextRun, what: waits for its next run, why: its schedule is @every 1s, until: '2026-01-01T11:59:59Z'}]",
+    );
+    check(
+        &format!(
+            "{}
+{decided}",
+            every("1s")
+        ),
+        expect![[r#"
+            cronjob/backup in shop: the next run is in 1s (12:00:01Z)
+
+            wants       a job of dump:1 every 1s
+                        no job as long as one is active (Forbid)
+
+            sees        starts no more than one job a minute, because the minute is in its name
+                        has not run by its schedule yet
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+    // 11:59 and 12:00 have their jobs already.
+    let now = job("backup-29454480", "2026-01-01T12:00:00Z", "{active: 1}");
+    check_verdict(
+        &format!("{}\n{now}\n{decided}", every("1s")),
+        expect!["the next run is in 60s (12:01:00Z)"],
+    );
+    check_verdict(
+        &format!("{}\n{now}", every("7s")),
+        expect!["by its schedule the next run is in 61s (12:01:01Z)"],
+    );
+}

@@ -401,3 +401,58 @@ status: {phase: Available}",
         expect!["waits for claim shop/data, which it is kept for"],
     );
 }
+
+#[test]
+fn a_claim_names_the_attributes_class_that_is_not_there() {
+    let claim = |phase: &str, current: &str| {
+        format!(
+            "
+kind: PersistentVolumeClaim
+metadata: {{name: data, namespace: shop, uid: c, creationTimestamp: '2026-01-01T11:59:50Z'}}
+spec: {{storageClassName: fast, volumeAttributesClassName: gold, accessModes: [ReadWriteOnce], volumeName: v, resources: {{requests: {{storage: 5Gi}}}}}}
+status: {{phase: {phase}{current}}}
+"
+        )
+    };
+    let asked = "---
+controller: persistentvolume-binder-controller
+object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
+lines: [{class: waits, reason: WaitsForProvisioner, what: waits until p has made a volume}]
+";
+    let class = "---
+kind: VolumeAttributesClass
+metadata: {name: gold, uid: g}
+";
+    let check = super::check_verdict;
+    check(
+        &format!("{}{asked}", claim("Pending", "")),
+        expect![[r#"
+        waits until p has made a volume: VolumeAttributesClass gold does not exist
+    "#]],
+    );
+    check(
+        &claim("Pending", ""),
+        expect![[r#"
+        is not bound: VolumeAttributesClass gold does not exist
+    "#]],
+    );
+    check(
+        &format!("{}{asked}{class}", claim("Pending", "")),
+        expect!["waits until p has made a volume"],
+    );
+    check(
+        &claim("Bound", ""),
+        expect![[r#"
+        is bound to v, which cannot get the attributes of gold: there is no such VolumeAttributesClass
+    "#]],
+    );
+    check(
+        &format!("{}{class}", claim("Bound", "")),
+        expect!["is bound to v"],
+    );
+    // Its volume has what the class asked for, whoever has deleted that since.
+    check(
+        &claim("Bound", ", currentVolumeAttributesClassName: gold"),
+        expect!["is bound to v"],
+    );
+}

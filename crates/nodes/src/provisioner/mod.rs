@@ -180,9 +180,17 @@ impl Provisioner {
         let fails = class.and_then(|class| class.parameters.get(FAILS));
         if fails.map(Istr::as_str) == Some("provision") {
             let message = "failed to provision volume: volumes of this class fail on purpose";
-            let object = ObjectRef::of(claim);
-            self.recorder
-                .event(&object, EventType::Warning, "ProvisioningFailed", message);
+            self.emit_failure(claim, message.to_owned());
+            return Ok(());
+        }
+        let attributes = claim.new_attributes();
+        if let Some(missing) = attributes.filter(|name| self.attributes.find("", name).is_none()) {
+            // The class wakes the claim when it comes.
+            let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+            let message = format!(
+                "failed to provision volume with StorageClass {class:?}: volumeattributesclasses.storage.k8s.io {missing:?} not found"
+            );
+            self.emit_failure(claim, message);
             return Ok(());
         }
         let policy = class
@@ -198,6 +206,9 @@ impl Provisioner {
         });
         if !claim.spec.volume_mode.is_empty() {
             spec["volumeMode"] = json!(claim.spec.volume_mode);
+        }
+        if let Some(attributes) = attributes {
+            spec["volumeAttributesClassName"] = json!(attributes);
         }
         // A volume is reachable throughout its zone, as a cloud's disks are; everywhere where there are none.
         let zone = node.and_then(|node| self.nodes.find("", node));
@@ -229,6 +240,12 @@ impl Provisioner {
             message,
         );
         Ok(())
+    }
+
+    fn emit_failure(&self, claim: &PersistentVolumeClaim, message: String) {
+        let object = ObjectRef::of(claim);
+        self.recorder
+            .event(&object, EventType::Warning, "ProvisioningFailed", message);
     }
 
     async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {

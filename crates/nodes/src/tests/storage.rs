@@ -269,6 +269,41 @@ async fn a_volume_follows_the_attributes_class_of_its_claim() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_is_made_with_the_attributes_class_of_its_claim_once_that_is_there() {
+    let world = world(Config::default()).await;
+    let mut asking = claim("data", None);
+    asking["spec"]["volumeAttributesClassName"] = json!("gold");
+    world.create(&PersistentVolumeClaim::TYPE, asking).await;
+    let ask = json!({"metadata": {"annotations": {
+        "volume.kubernetes.io/storage-provisioner": "example.com/disk",
+        "volume.kubernetes.io/selected-node": "node-0",
+    }}});
+    world.patch(&PersistentVolumeClaim::TYPE, "data", ask).await;
+    pass(&world, 2).await;
+    let mut failures = world.events().await;
+    failures.retain(|event| event.contains("ProvisioningFailed"));
+    assert_eq!(
+        failures,
+        [
+            "Warning ProvisioningFailed failed to provision volume with StorageClass \"standard\": volumeattributesclasses.storage.k8s.io \"gold\" not found"
+        ]
+    );
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "gold"},
+        "driverName": "disk.example.com", "parameters": {"iops": "5000"},
+    });
+    world
+        .create(&api::kinds::VolumeAttributesClass::TYPE, class)
+        .await;
+    pass(&world, 2).await;
+    let claim = world.get(&PersistentVolumeClaim::TYPE, "data").await;
+    let uid = claim.unwrap()["metadata"]["uid"].clone();
+    let volume = format!("pvc-{}", uid.as_str().unwrap());
+    let volume = world.get(&PersistentVolume::TYPE, &volume).await.unwrap();
+    assert_eq!(volume["spec"]["volumeAttributesClassName"], "gold");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_of_the_default_class_is_bound_when_its_pod_gets_a_node() {
     let zoned = "nodes: [{count: 2, zones: [a, b]}]";
     let world = world(Config::parse(zoned, "nodes.yaml").unwrap()).await;

@@ -293,6 +293,22 @@ fn runs_that_are_skipped_or_fail_are_told() {
             2400 cronjob/backup: skips its run of 2024-01-01T00:40:00Z (job backup-28401130 is still active and concurrencyPolicy is Forbid)
             3000 cronjob/backup: skips its run of 2024-01-01T00:50:00Z (job backup-28401130 is still active and concurrencyPolicy is Forbid)"#]],
     );
+    // Jobs are named after their minute, so there is no second one to be skipped.
+    check_schedule(
+        &cron_job("@every 30s", "['true']", ""),
+        1,
+        expect![[r#"
+        Within 1h cronjob/backup runs 60 times
+        cronjob/backup in default (@every 30s): 60 runs in 1h, the first after 30s (2024-01-01T00:00:30Z), the longest takes 1s
+        0 cronjob/backup: you apply it; it is new (new.yaml)
+        30 cronjob/backup: starts job/backup-28401120 (scheduled for 2024-01-01T00:00:30Z)
+        31 cronjob/backup: job/backup-28401120 succeeds after 1s ()
+        60 cronjob/backup: starts job/backup-28401121 (scheduled for 2024-01-01T00:01:00Z)
+        61 cronjob/backup: job/backup-28401121 succeeds after 1s ()
+        120 cronjob/backup: starts job/backup-28401122 (scheduled for 2024-01-01T00:02:00Z)
+        121 cronjob/backup: job/backup-28401122 succeeds after 1s ()
+        180 cronjob/backup: starts job/backup-28401123 (scheduled for 2024-01-01T00:03:00Z)"#]],
+    );
     check_schedule(
         &cron_job("0 * * * *", "['false']", ""),
         3,

@@ -11,12 +11,13 @@ use crate::connect::{Connection, ConnectionArguments};
 use crate::why::{cannot_list, read_discovery};
 
 /// What a rollout may depend on. Secrets and ConfigMaps are none of it, and nobody wants them copied.
-const KINDS: [&str; 21] = [
+const KINDS: [&str; 22] = [
     "customresourcedefinitions",
     "namespaces",
     "nodes",
     "priorityclasses",
     "storageclasses",
+    "volumeattributesclasses",
     "persistentvolumes",
     "runtimeclasses",
     "serviceaccounts",

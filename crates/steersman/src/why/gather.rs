@@ -39,7 +39,12 @@ impl Gatherer<'_> {
             "Pod" => self.owners(&mut facts).await,
             "Node" => self.around_node(&mut facts).await,
             "PodDisruptionBudget" => self.under_budget(&mut facts).await,
-            "PersistentVolumeClaim" => self.add("pods", None, &mut facts).await,
+            "PersistentVolumeClaim" => {
+                self.add("pods", None, &mut facts).await;
+                if !text(&facts.object, "/spec/volumeAttributesClassName").is_empty() {
+                    self.add("volumeattributesclasses", None, &mut facts).await;
+                }
+            }
             "ResourceClaim" => {
                 self.add("pods", None, &mut facts).await;
                 self.add("deviceclasses", None, &mut facts).await;

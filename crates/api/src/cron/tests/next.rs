@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{check, schedule, time};
+use crate::MicroTime;
 
 // robfig/cron: TestConstantDelayNext (14 rows).
 #[test]
@@ -329,5 +330,28 @@ fn a_time_that_the_clocks_skip_does_not_come_and_one_that_they_repeat_comes_twic
         zone,
         "2018-02-14T05:00:00-05:00",
         "2018-02-22T07:00:00-05:00",
+    );
+}
+
+#[test]
+fn intervals_count_from_the_last_time() {
+    let since = |text: &str, last: &str, after: &str| {
+        let after = MicroTime::parse(after).unwrap();
+        let next = schedule(text, "UTC").next_since(time(last), after);
+        next.map_or("never".to_owned(), |at| at.to_string())
+    };
+    let last = "2026-01-01T11:00:07Z";
+    for (after, expected) in [
+        ("2026-01-01T11:00:07.000000Z", "2026-01-01T11:10:07Z"),
+        ("2026-01-01T11:10:06.900000Z", "2026-01-01T11:10:07Z"),
+        ("2026-01-01T11:10:07.000000Z", "2026-01-01T11:20:07Z"),
+        ("2026-01-01T10:59:00.000000Z", "2026-01-01T11:00:07Z"),
+    ] {
+        assert_eq!(since("@every 10m", last, after), expected, "after {after}");
+    }
+    assert_eq!(
+        since("*/10 * * * *", last, "2026-01-01T11:10:06.900000Z"),
+        "2026-01-01T11:20:00Z",
+        "the others do not"
     );
 }

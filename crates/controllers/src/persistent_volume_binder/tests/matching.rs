@@ -243,6 +243,53 @@ fn says_why_each_volume_is_passed_over() {
 }
 
 #[test]
+fn says_which_volumes_are_kept_for_a_claim() {
+    let volumes: Vec<_> = [
+        "a claim=shop/other/u2 phase=Bound",
+        "b claim=shop/other phase=Available",
+        "c claim=shop/data phase=Available size=1Gi",
+        "d claim=shop/gone/u3 phase=Released",
+        "e class=slow claim=shop/other phase=Available",
+        "f size=1Gi",
+    ]
+    .map(volume)
+    .to_vec();
+    let free = FreeVolumes::default();
+    for volume in &volumes {
+        free.on_change(Change::Added(volume));
+    }
+    let names = |free: &FreeVolumes| free.some("").join(" ");
+    assert_eq!(
+        names(&free),
+        "b c f",
+        "there is room for those that are free"
+    );
+    assert_eq!(free.some("slow").join(" "), "e f");
+    let told = explain(&claim("data"), &volumes, api::Gates::default());
+    let told: Vec<String> = told
+        .iter()
+        .map(|(name, why)| format!("{name}: {why}"))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "a: it is bound to claim shop/other",
+            "b: it is kept for claim shop/other",
+            "c: it is kept for this claim, but it is too small (1Gi)",
+            "d: it is retained with what claim shop/gone left on it",
+            "e: it is kept for claim shop/other",
+            "f: it is too small (1Gi)",
+        ]
+    );
+    free.on_change(Change::Updated {
+        old: &volumes[1],
+        new: &volume("b claim=shop/other/u2 phase=Bound"),
+    });
+    free.on_change(Change::Deleted(&volumes[2]));
+    assert_eq!(names(&free), "d f");
+}
+
+#[test]
 fn without_attributes_classes_nobody_gets_one() {
     let gates = Gates::default().with(Gate::VolumeAttributesClass, false);
     let volumes = [volume("gold attributes=gold"), volume("plain")];
