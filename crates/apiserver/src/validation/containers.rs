@@ -80,9 +80,46 @@ fn container_fields(
     let grace = spec.field("terminationGracePeriodSeconds");
     let grace = grace.integer().unwrap_or_default();
     lifecycle_and_probes(errors, container, role, sidecar, grace);
-    let restart = container.field("restartPolicy");
-    if restart.is_set() && role != Role::Ephemeral {
-        errors.one_of(&restart, &["Always", "Never", "OnFailure"]);
+    if role != Role::Ephemeral {
+        restarts(errors, container, role);
+    }
+}
+
+/// UPSTREAM: of one container, and of one rule.
+const RESTART_RULES_MAX: usize = 20;
+const EXIT_CODES_MAX: usize = 255;
+
+/// UPSTREAM: `validateContainerRestartPolicy`, with the gates of 1.36.
+fn restarts(errors: &mut Errors, container: &Place<'_>, role: Role) {
+    let policy = container.field("restartPolicy");
+    let rules = container.field("restartPolicyRules");
+    if policy.is_set() {
+        errors.one_of(&policy, &["Always", "Never", "OnFailure"]);
+    } else if !rules.is_empty() {
+        errors.required(
+            &policy,
+            "must specify restartPolicy when restart rules are used",
+        );
+        // UPSTREAM: of an init container nothing more is said.
+        if role == Role::Init {
+            return;
+        }
+    }
+    if rules.len() > RESTART_RULES_MAX {
+        errors.too_many(&rules, RESTART_RULES_MAX);
+    }
+    for rule in rules.items() {
+        errors.one_of(&rule.field("action"), &["Restart", "RestartAllContainers"]);
+        let codes = rule.field("exitCodes");
+        if !codes.is_set() {
+            errors.required(&codes, "must be specified");
+            continue;
+        }
+        errors.one_of(&codes.field("operator"), &["In", "NotIn"]);
+        let values = codes.field("values");
+        if values.len() > EXIT_CODES_MAX {
+            errors.too_many(&values, EXIT_CODES_MAX);
+        }
     }
 }
 

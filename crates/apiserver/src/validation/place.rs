@@ -167,9 +167,15 @@ impl Errors {
             .iter()
             .map(|value| format!("\"{value}\""))
             .collect();
+        // What is not said is the empty text.
+        let unset = Value::from("");
+        let value = match place.value {
+            Value::Null => &unset,
+            value => value,
+        };
         let message = format!(
             "Unsupported value: {}: supported values: {}",
-            shown(place.value),
+            shown(value),
             supported.join(", ")
         );
         self.push(place, "FieldValueNotSupported", message);

@@ -493,3 +493,70 @@ fn huge_pages_come_whole_however_many_there_are() {
     }
     assert!(found("3Mi").ends_with("3Mi is not positive integer multiple of hugepages-2Mi"));
 }
+
+#[test]
+fn restart_rules_are_checked_in_upstreams_words() {
+    use serde_json::json;
+    let found = |list: &str, more: serde_json::Value| {
+        let mut container = json!({"name": "c", "image": "i"});
+        container
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let main = json!([{"name": "main", "image": "i"}]);
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": main}});
+        pod["spec"][list] = json!([container]);
+        let (kind, object) = prepared(&pod);
+        said(create(&kind, &object))
+    };
+    let rule = |action: &str, operator: &str, count: usize| {
+        let values: Vec<usize> = (0..count).collect();
+        json!({"action": action, "exitCodes": {"operator": operator, "values": values}})
+    };
+    let good = rule("RestartAllContainers", "NotIn", 255);
+    for list in ["containers", "initContainers"] {
+        let path = format!("spec.{list}[0]");
+        for policy in ["Always", "OnFailure", "Never"] {
+            let more = json!({"restartPolicy": policy, "restartPolicyRules": [good]});
+            assert_eq!(found(list, more), "", "{policy}");
+        }
+        assert_eq!(
+            found(list, json!({"restartPolicyRules": [good]})),
+            format!(
+                "{path}.restartPolicy: Required value: must specify restartPolicy when restart rules are used"
+            )
+        );
+        let with = |rules: Vec<serde_json::Value>| {
+            found(
+                list,
+                json!({"restartPolicy": "Never", "restartPolicyRules": rules}),
+            )
+        };
+        assert_eq!(
+            with(vec![rule("Stop", "In", 1)]),
+            format!(
+                "{path}.restartPolicyRules[0].action: Unsupported value: \"Stop\": supported values: \"Restart\", \"RestartAllContainers\""
+            )
+        );
+        assert_eq!(
+            with(vec![good.clone(), rule("Restart", "Exists", 1)]),
+            format!(
+                "{path}.restartPolicyRules[1].exitCodes.operator: Unsupported value: \"Exists\": supported values: \"In\", \"NotIn\""
+            )
+        );
+        assert_eq!(
+            with(vec![json!({"action": "Restart"})]),
+            format!("{path}.restartPolicyRules[0].exitCodes: Required value: must be specified")
+        );
+        assert_eq!(
+            with(vec![rule("Restart", "In", 256)]),
+            format!(
+                "{path}.restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items"
+            )
+        );
+        assert_eq!(
+            with(vec![good.clone(); 21]),
+            format!("{path}.restartPolicyRules: Too many: 21: must have at most 20 items")
+        );
+    }
+}

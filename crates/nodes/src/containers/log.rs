@@ -27,6 +27,14 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// None of a run that its kubelet has lost sight of.
+    fn ended(end: &Terminated) -> Option<Run> {
+        Some(Run {
+            started_at: end.started_at?,
+            end: Some((end.finished_at?, end.exit_code)),
+        })
+    }
+
     /// The run whose log is asked for. UPSTREAM: `validateContainerLogStatus`, in its words.
     pub(super) fn find(pod: &Pod, container: &str, previous: bool) -> Result<Run, String> {
         let name = &pod.metadata.name;
@@ -35,21 +43,22 @@ impl Run {
                 "container {container:?} in pod {name:?} is not available"
             ));
         };
-        let ended = |end: &Terminated| Run {
-            started_at: end.started_at,
-            end: Some((end.finished_at, end.exit_code)),
-        };
+        let last = status.last.as_ref();
         if previous {
-            return status.last.as_ref().map(ended).ok_or_else(|| {
+            return last.and_then(Run::ended).ok_or_else(|| {
                 format!("previous terminated container {container:?} in pod {name:?} not found")
             });
         }
-        match (&status.state, &status.last) {
+        let lost = || format!("container {container:?} in pod {name:?} is terminated");
+        match (&status.state, last) {
             (ContainerState::Running { started_at }, _) => Ok(Run {
                 started_at: *started_at,
                 end: None,
             }),
-            (ContainerState::Terminated(end), _) | (_, Some(end)) => Ok(ended(end)),
+            (ContainerState::Terminated(end), last) => Run::ended(end)
+                .or_else(|| last.and_then(Run::ended))
+                .ok_or_else(lost),
+            (ContainerState::Waiting { .. }, Some(last)) => Run::ended(last).ok_or_else(lost),
             (ContainerState::Waiting { reason, .. }, None) => {
                 let why = match reason.as_str() {
                     "ErrImagePull" => "image can't be pulled",

@@ -7,6 +7,7 @@
 mod probe;
 mod requests;
 mod resources;
+mod restarts;
 mod sources;
 mod spec;
 mod status;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 pub use probe::{Check, Probe};
 pub use requests::{Amounts, Requests};
 pub use resources::{Listed, Resources};
+pub use restarts::{AfterExit, RestartRule};
 pub use sources::{Source, SourceKind, SourceVolume};
 pub use spec::{
     Container, HostPort, PodSpec, PullPolicy, RestartPolicy, SpreadConstraint, Unsatisfiable,

@@ -9,10 +9,10 @@ use api::meta::or_default;
 use api::{Affinity, LabelSelector, LabelSet, Toleration};
 use serde::Deserialize;
 
-use super::Probe;
 use super::requests::{Amounts, ContainerRequest, Requests, WireAmounts};
 use super::resources::{Listed, Resources};
 use super::sources::{self, Source, SourceVolume, WireEnv, WireEnvFrom};
+use super::{Probe, RestartRule};
 
 /// Shared by all pods of one template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,6 +50,9 @@ pub struct Container {
     pub command: Box<[Istr]>,
     /// An init container that keeps running.
     pub is_sidecar: bool,
+    /// What it says of restarts itself: the pod's policy counts where it says nothing.
+    pub restart_policy: Option<RestartPolicy>,
+    pub restart_rules: Box<[RestartRule]>,
     pub startup: Option<Probe>,
     pub readiness: Option<Probe>,
     pub liveness: Option<Probe>,
@@ -204,7 +207,9 @@ struct WireContainer {
     command: Vec<Istr>,
     #[serde(deserialize_with = "or_default")]
     args: Vec<Istr>,
-    restart_policy: Istr,
+    restart_policy: Option<RestartPolicy>,
+    #[serde(deserialize_with = "or_default")]
+    restart_policy_rules: Vec<RestartRule>,
     #[serde(deserialize_with = "or_default")]
     ports: Vec<WirePort>,
     #[serde(deserialize_with = "or_default")]
@@ -269,7 +274,7 @@ impl WireSpec {
             init_containers: self
                 .init_containers
                 .into_iter()
-                .map(|one| one.slim(security))
+                .map(|one| one.slim_init(security))
                 .collect(),
             containers: self
                 .containers
@@ -309,13 +314,20 @@ impl WireSpec {
 
 impl WireContainer {
     fn is_sidecar(&self) -> bool {
-        self.restart_policy == "Always"
+        self.restart_policy == Some(RestartPolicy::Always)
     }
 
     fn asks(&self) -> ContainerRequest {
         ContainerRequest {
             amounts: Amounts::from_quantities(&self.resources.requests),
             is_sidecar: self.is_sidecar(),
+        }
+    }
+
+    fn slim_init(self, pod: WireSecurity) -> Container {
+        Container {
+            is_sidecar: self.is_sidecar(),
+            ..self.slim(pod)
         }
     }
 
@@ -338,7 +350,9 @@ impl WireContainer {
             sources: sources::of_environment(&self.env_from, &self.env),
             run_as_non_root: non_root.unwrap_or(false),
             run_as_user: own.run_as_user.or(pod.run_as_user),
-            is_sidecar: self.is_sidecar(),
+            is_sidecar: false,
+            restart_policy: self.restart_policy,
+            restart_rules: self.restart_policy_rules.into(),
             name: self.name,
             image: self.image,
             pull_policy: self.image_pull_policy,

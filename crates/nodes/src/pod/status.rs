@@ -86,8 +86,9 @@ impl ContainerStatus {
         self.state = ContainerState::Terminated(Terminated {
             exit_code,
             reason: Istr::from(if exit_code == 0 { "Completed" } else { "Error" }),
-            started_at,
-            finished_at,
+            started_at: Some(started_at),
+            finished_at: Some(finished_at),
+            ..Terminated::default()
         });
         self.ready = false;
         self.started = false;
@@ -106,10 +107,10 @@ pub enum ContainerState {
 pub struct Terminated {
     pub exit_code: i32,
     pub reason: Istr,
-    #[serde(deserialize_with = "or_default")]
-    pub started_at: Time,
-    #[serde(deserialize_with = "or_default")]
-    pub finished_at: Time,
+    pub message: Istr,
+    /// None of a run that its kubelet has lost sight of.
+    pub started_at: Option<Time>,
+    pub finished_at: Option<Time>,
 }
 
 impl Default for ContainerState {

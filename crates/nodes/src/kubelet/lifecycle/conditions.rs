@@ -24,6 +24,7 @@ impl Course<'_> {
         };
         self.set("Ready", ready, reason, message);
         self.set("PodScheduled", true, "", String::new());
+        self.set_restarting_all();
     }
 
     fn set_initialized(&mut self) {

@@ -5,14 +5,18 @@ use std::time::Duration;
 use api::{Istr, MicroTime, Time};
 
 use super::attempts::{Attempts, BACKOFF_BASE_S, BACKOFF_MAX_S};
+use super::restarts::{awaits_its_turn, was_removed};
 use super::{Course, Progress};
 use crate::behaviour::Exit;
 use crate::pod::{
-    Container, ContainerState, ContainerStatus, PullPolicy, RestartPolicy, Terminated,
+    AfterExit, Container, ContainerState, ContainerStatus, PullPolicy, RestartPolicy, Terminated,
 };
 
 /// UPSTREAM: a container that ran this long (twice the longest back-off) has its crashes forgotten.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+
+/// What a container says that waits for its next run.
+const BACKING_OFF: &str = "CrashLoopBackOff";
 
 /// How long a pull is reported as failed before it is reported as backed off.
 const PULL_ERROR_SHOWN: Duration = Duration::from_secs(2);
@@ -40,6 +44,7 @@ impl Course<'_> {
             .containers
             .resize_with(self.pod.spec.containers.len(), ContainerStatus::default);
         let pod = self.pod;
+        let is_initialized = self.is_initialized();
         let mut progress = Progress::Going;
         for (index, container) in pod.spec.init_containers.iter().enumerate() {
             if matches!(progress, Progress::Initializing) && !self.has_begun(index) {
@@ -53,7 +58,7 @@ impl Course<'_> {
             let mut status = std::mem::take(&mut self.status.init_containers[index]);
             self.step(container, &mut status, role);
             let through = match role {
-                Role::Sidecar => status.started,
+                Role::Sidecar => status.started || is_initialized,
                 _ => matches!(&status.state, ContainerState::Terminated(end) if end.exit_code == 0),
             };
             self.status.init_containers[index] = status;
@@ -64,10 +69,17 @@ impl Course<'_> {
         progress
     }
 
+    /// UPSTREAM: a sidecar that restarts does not hold back containers that have begun.
+    fn is_initialized(&self) -> bool {
+        let mut states = self.status.containers.iter().map(|status| &status.state);
+        states.any(|state| !matches!(state, ContainerState::Waiting { .. }))
+    }
+
     /// A sidecar that runs goes on even while one before it is restarting.
     fn has_begun(&self, index: usize) -> bool {
         let status = &self.status.init_containers[index];
-        matches!(status.state, ContainerState::Running { .. }) || status.last.is_some()
+        matches!(status.state, ContainerState::Running { .. })
+            || status.last.is_some() && !awaits_its_turn(status)
     }
 
     pub(super) fn run_container(&mut self, index: usize) {
@@ -94,20 +106,17 @@ impl Course<'_> {
     fn step(&mut self, container: &Container, status: &mut ContainerStatus, role: Role) {
         status.name = container.name.clone();
         if let ContainerState::Waiting { .. } = &status.state {
-            let restarting = status.last.is_some();
-            if restarting && !self.backoff_is_over(status) {
+            if !self.backoff_is_over(status) || !self.create(container, status, role) {
                 return;
             }
-            if !self.create(container, status, role) {
-                return;
-            }
+            let restarting = status.last.is_some() && !was_removed(status);
             self.start(container, status, restarting, role);
         }
         if let ContainerState::Running { started_at } = status.state {
             self.watch_running(container, status, role, started_at);
         }
         if let ContainerState::Terminated(end) = &status.state
-            && self.restarts(role, end.exit_code)
+            && self.after_exit(container, role, end.exit_code) == AfterExit::Restarts
         {
             let end = end.clone();
             self.restart_later(container, status, role, end);
@@ -118,20 +127,6 @@ impl Course<'_> {
             ContainerState::Terminated(end) => role == Role::Init && end.exit_code == 0,
             ContainerState::Waiting { .. } => false,
         };
-    }
-
-    fn restarts(&self, role: Role, exit_code: i32) -> bool {
-        let policy = self.pod.spec.restart_policy;
-        match role {
-            Role::Sidecar => true,
-            Role::Ephemeral => false,
-            Role::Init => exit_code != 0 && policy != RestartPolicy::Never,
-            Role::Main => match policy {
-                RestartPolicy::Always => true,
-                RestartPolicy::OnFailure => exit_code != 0,
-                RestartPolicy::Never => false,
-            },
-        }
     }
 
     fn start(
@@ -175,7 +170,7 @@ impl Course<'_> {
         started_at: Time,
     ) {
         let behaviour = self.facts.behaviour;
-        let policy = self.pod.spec.restart_policy;
+        let policy = container.policy(self.pod.spec.restart_policy);
         let exit = match role {
             Role::Init => behaviour.init_exit(container, started_at),
             Role::Ephemeral => behaviour.exit(container, RestartPolicy::Never, started_at),
@@ -219,7 +214,7 @@ impl Course<'_> {
         let delay = restart_delay(status.restart_count, &end);
         status.last = Some(end);
         status.state = ContainerState::Waiting {
-            reason: Istr::from("CrashLoopBackOff"),
+            reason: Istr::from(BACKING_OFF),
             message: Istr::from(format!(
                 "back-off {} restarting failed container={} pod={}",
                 go_duration(delay),
@@ -246,11 +241,13 @@ impl Course<'_> {
     }
 
     fn backoff_is_over(&mut self, status: &ContainerStatus) -> bool {
-        let Some(last) = &status.last else {
+        let backs_off = matches!(&status.state, ContainerState::Waiting { reason, .. } if *reason == *BACKING_OFF);
+        let Some(last) = status.last.as_ref().filter(|_| backs_off) else {
             return true;
         };
         let delay = restart_delay(status.restart_count, last);
-        self.is_due(last.finished_at.micro().plus(delay))
+        let ended_at = last.finished_at.unwrap_or(self.now);
+        self.is_due(ended_at.micro().plus(delay))
     }
 
     /// Pulls the image and puts the container's configuration together; false where one of them fails.
@@ -383,7 +380,10 @@ impl Course<'_> {
 
 /// How long a container that ended waits for its next run.
 pub(super) fn restart_delay(restart_count: i32, end: &Terminated) -> Duration {
-    let ran = end.finished_at.micro().since(end.started_at);
+    let ran = match (end.started_at, end.finished_at) {
+        (Some(started_at), Some(finished_at)) => finished_at.micro().since(started_at),
+        _ => Duration::ZERO,
+    };
     if restart_count <= 0 || ran >= FORGIVEN_AFTER {
         return Duration::ZERO;
     }

@@ -11,6 +11,7 @@ mod containers;
 mod patch;
 mod probes;
 mod resize;
+mod restarts;
 mod schedule;
 mod termination;
 
@@ -24,8 +25,10 @@ use api::{Istr, MicroTime, Time};
 
 use crate::behaviour::Behaviour;
 use crate::pod::{
-    Container, ContainerState, ContainerStatus, Phase, Pod, PodStatus, RestartPolicy,
+    AfterExit, Container, ContainerState, ContainerStatus, Phase, Pod, PodStatus, Terminated,
 };
+use containers::Role;
+use restarts::TO_REMOVE_ALL;
 
 pub(crate) use patch::status_patch;
 
@@ -110,6 +113,9 @@ pub(crate) fn advance(pod: &Pod, facts: &Facts<'_>) -> Advance {
     course.end()
 }
 
+const CREATING: &str = "ContainerCreating";
+const INITIALIZING: &str = "PodInitializing";
+
 /// One look in progress.
 struct Course<'a> {
     pod: &'a Pod,
@@ -155,21 +161,25 @@ impl<'a> Course<'a> {
             },
             ..ContainerStatus::default()
         };
-        let reason = if spec.init_containers.is_empty() {
-            "ContainerCreating"
-        } else {
-            "PodInitializing"
-        };
+        let reason = self.waiting_reason();
         self.status.start_time = Some(self.now);
         self.status.phase = Phase::Pending;
         let init = spec.init_containers.iter();
-        self.status.init_containers = init.map(|one| waiting(one, "PodInitializing")).collect();
+        self.status.init_containers = init.map(|one| waiting(one, INITIALIZING)).collect();
         self.status.containers = spec
             .containers
             .iter()
             .map(|one| waiting(one, reason))
             .collect();
         self.set_conditions(false);
+    }
+
+    /// What a main container says that has not begun.
+    fn waiting_reason(&self) -> &'static str {
+        match self.pod.spec.init_containers.is_empty() {
+            true => CREATING,
+            false => INITIALIZING,
+        }
     }
 
     /// UPSTREAM: nothing of a pod that is refused is known but why.
@@ -191,6 +201,19 @@ impl<'a> Course<'a> {
         }
         self.status.pod_ip = Istr::from(self.facts.pod_ip);
         self.resize();
+        let progress = match self.restarting_all_since() {
+            Some(since) if !self.is_due(since.plus(TO_REMOVE_ALL)) => return,
+            Some(_) => self.remove_all(),
+            None => self.run_containers(),
+        };
+        self.status.phase = self.phase(&progress);
+        if matches!(self.status.phase, Phase::Succeeded | Phase::Failed) {
+            self.stop_everything(0);
+        }
+        self.set_conditions(true);
+    }
+
+    fn run_containers(&mut self) -> Progress {
         let progress = self.run_init_containers();
         if let Progress::Going = progress {
             for index in 0..self.pod.spec.containers.len() {
@@ -198,11 +221,7 @@ impl<'a> Course<'a> {
             }
             self.run_ephemeral_containers();
         }
-        self.status.phase = self.phase(&progress);
-        if matches!(self.status.phase, Phase::Succeeded | Phase::Failed) {
-            self.stop_everything(0);
-        }
-        self.set_conditions(true);
+        progress
     }
 
     /// Has any container run, or is it running?
@@ -218,46 +237,50 @@ impl<'a> Course<'a> {
     }
 
     fn phase(&self, progress: &Progress) -> Phase {
-        let policy = self.pod.spec.restart_policy;
-        let failed = |status: &ContainerStatus| matches!(&status.state, ContainerState::Terminated(end) if end.exit_code != 0);
-        if policy == RestartPolicy::Never && self.regular_init_statuses().any(failed) {
+        let spec = &self.pod.spec;
+        let init = spec
+            .init_containers
+            .iter()
+            .zip(&self.status.init_containers);
+        let mut regular = init.filter(|(container, _)| !container.is_sidecar);
+        if regular.any(|(one, status)| self.end_of(one, Role::Init, status).is_some_and(failed)) {
             return Phase::Failed;
         }
         if let Progress::Initializing = progress {
             return Phase::Pending;
         }
-        let over = |status: &ContainerStatus| matches!(status.state, ContainerState::Terminated(_));
-        let begun = |status: &ContainerStatus| {
-            matches!(
-                status.state,
-                ContainerState::Running { .. } | ContainerState::Terminated(_)
-            ) || status.last.is_some()
-        };
-        let statuses = &self.status.containers;
-        if !statuses.is_empty() && statuses.iter().all(over) {
-            return if statuses.iter().any(failed) {
-                Phase::Failed
-            } else {
-                Phase::Succeeded
+        let main = spec.containers.iter().zip(&self.status.containers);
+        let ends = main.map(|(one, status)| self.end_of(one, Role::Main, status));
+        let ends: Option<Vec<&Terminated>> = ends.collect();
+        if let Some(ends) = ends.filter(|ends| !ends.is_empty()) {
+            return match ends.into_iter().any(failed) {
+                true => Phase::Failed,
+                false => Phase::Succeeded,
             };
         }
-        match statuses.iter().any(begun) {
+        let has_begun = |status: &ContainerStatus| {
+            !matches!(status.state, ContainerState::Waiting { .. }) || status.last.is_some()
+        };
+        match self.status.containers.iter().all(has_begun) {
             true => Phase::Running,
             false => Phase::Pending,
         }
     }
 
-    /// Statuses of init containers that end, unlike sidecars.
-    fn regular_init_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
-        let pairs = self
-            .pod
-            .spec
-            .init_containers
-            .iter()
-            .zip(&self.status.init_containers);
-        pairs
-            .filter(|(container, _)| !container.is_sidecar)
-            .map(|(_, status)| status)
+    /// How a container ended that will not run again.
+    fn end_of<'s>(
+        &self,
+        container: &Container,
+        role: Role,
+        status: &'s ContainerStatus,
+    ) -> Option<&'s Terminated> {
+        match &status.state {
+            ContainerState::Terminated(end) => {
+                let after = self.after_exit(container, role, end.exit_code);
+                (after == AfterExit::StaysDown).then_some(end)
+            }
+            _ => None,
+        }
     }
 
     fn deadline_passed(&mut self) -> Option<i64> {
@@ -311,4 +334,8 @@ impl<'a> Course<'a> {
             field_path,
         });
     }
+}
+
+fn failed(end: &Terminated) -> bool {
+    end.exit_code != 0
 }

@@ -61,12 +61,13 @@ pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Byte
     Bytes::from(text)
 }
 
-const OWNED_CONDITIONS: [&str; 7] = [
+const OWNED_CONDITIONS: [&str; 8] = [
     "PodReadyToStartContainers",
     "Initialized",
     "ContainersReady",
     "Ready",
     "PodScheduled",
+    super::restarts::CONDITION,
     super::resize::PENDING,
     super::resize::IN_PROGRESS,
 ];
@@ -201,10 +202,12 @@ struct LastState<'a> {
 struct End<'a> {
     exit_code: i32,
     reason: &'a str,
-    started_at: Time,
-    finished_at: Time,
-    #[serde(rename = "containerID")]
-    container_id: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+    #[serde(rename = "containerID", skip_serializing_if = "Option::is_none")]
+    container_id: Option<String>,
 }
 
 fn statuses<'a>(
@@ -270,9 +273,11 @@ fn ended(end: &Terminated, container_id: String) -> End<'_> {
     End {
         exit_code: end.exit_code,
         reason: &end.reason,
+        message: &end.message,
         started_at: end.started_at,
         finished_at: end.finished_at,
-        container_id,
+        // UPSTREAM: of a run that was lost sight of its id is not known either.
+        container_id: end.started_at.map(|_| container_id),
     }
 }
 

@@ -179,7 +179,8 @@ impl Course<'_> {
             ProbeKind::Readiness => "readiness",
         };
         // UPSTREAM: the words for sidecars do not say that they restart.
-        match (role, self.pod.spec.restart_policy) {
+        // UPSTREAM: rules are not looked at, because there is no exit code yet.
+        match (role, container.policy(self.pod.spec.restart_policy)) {
             (Role::Main, RestartPolicy::Never) => {
                 format!("Container {name} failed {probe} probe")
             }

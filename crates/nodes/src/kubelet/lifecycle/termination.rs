@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{Istr, MicroTime};
 
 use super::Course;
-use crate::pod::{ContainerState, Phase, Terminated};
+use crate::pod::{ContainerState, Phase};
 
 /// UPSTREAM: what a process that had to be killed exits with (128 + SIGKILL).
 pub(super) const KILLED: i32 = 137;
@@ -127,12 +127,7 @@ impl Course<'_> {
             .chain(&mut status.ephemeral_containers);
         for status in statuses {
             if let ContainerState::Running { started_at } = status.state {
-                status.state = ContainerState::Terminated(Terminated {
-                    exit_code,
-                    reason: Istr::from(if exit_code == 0 { "Completed" } else { "Error" }),
-                    started_at,
-                    finished_at: now,
-                });
+                status.end(started_at, now, exit_code);
             }
             status.ready = false;
             status.started = false;

@@ -1,5 +1,7 @@
 //! Pods are followed through virtual time: each change of their status is a line.
 
+mod restarts;
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
