@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{LogRequest, Stream, environment};
 use crate::behaviour::Behaviour;
 use crate::pod::{ContainerState, ContainerStatus, Pod, Terminated};
-use crate::script::{Printed, Script, Surroundings};
+use crate::script::{Files, Printed, Script, Surroundings, normal};
 
 /// How often somebody who follows a log is shown what is new.
 const TICK: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ pub(super) struct Run {
 
 impl Run {
     /// None of a run that its kubelet has lost sight of.
-    fn ended(end: &Terminated) -> Option<Run> {
+    pub(super) fn ended(end: &Terminated) -> Option<Run> {
         Some(Run {
             started_at: end.started_at?,
             end: Some((end.finished_at?, end.exit_code)),
@@ -112,11 +112,51 @@ impl Source {
         }
     }
 
+    /// What its command has written to a file by the end of the run.
+    pub(super) fn written(&self, path: &str) -> String {
+        let writes = self.script.as_ref().is_some_and(Script::writes_files);
+        let written = writes.then(|| self.files(self.run.started_at.micro()));
+        match written.and_then(|mut files| files.remove(&normal(path))) {
+            Some(Ok(text)) => text,
+            _ => String::new(),
+        }
+    }
+
+    /// What files hold at the end of the run, or by now, with what its command has written.
+    pub(super) fn files(&self, now: MicroTime) -> Files {
+        let start = self.run.started_at.micro();
+        let to = self.until(now);
+        match &self.script {
+            Some(script) if script.writes_files() => {
+                script.perform(&self.around, start, to, to).files
+            }
+            _ => self.around.files.clone(),
+        }
+    }
+
+    /// What was printed last.
+    pub(super) fn tail(&self, lines: usize) -> String {
+        let start = self.run.started_at.micro();
+        let from = start.minus(Duration::from_micros(1));
+        let to = self.until(start);
+        let printed = self.lines(from, to);
+        let first = printed.len().saturating_sub(lines);
+        printed[first..]
+            .iter()
+            .map(|one| one.text.as_str())
+            .collect()
+    }
+
+    /// The end of the run; `now` while it goes on.
+    fn until(&self, now: MicroTime) -> MicroTime {
+        let end = self.run.end.map(|(at, _)| at.micro().plus(REST_OF_SECOND));
+        end.unwrap_or(now)
+    }
+
     /// What was printed after `from` and up to `to`.
     fn lines(&self, from: MicroTime, to: MicroTime) -> Vec<Printed> {
         let start = self.run.started_at.micro();
-        let end = self.run.end.map(|(at, _)| at.micro().plus(REST_OF_SECOND));
-        let to = end.map_or(to, |end| end.min(to));
+        let to = self.until(to).min(to);
         let mut printed = match &self.script {
             Some(script) => script.perform(&self.around, start, from, to).printed,
             None => self.lifecycle(),

@@ -9,6 +9,7 @@ mod environment;
 mod log;
 mod playback;
 mod service_links;
+pub(crate) mod termination;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -166,17 +167,28 @@ impl Containers {
             ));
         }
         let script = match Script::parse(&request.command) {
-            Ok(script) => script,
-            Err(error) => {
-                let text = format!("{error}; no process runs here. It knows {KNOWN}.\n");
-                let outputs = [Output::Stderr(Bytes::from(text)), Output::Exit(NOT_FOUND)];
-                return Ok(stream::iter(outputs).boxed());
+            Ok(script) if script.writes_files() => {
+                return Ok(refusal("what a command writes to a file would not be kept"));
             }
+            Ok(script) => script,
+            Err(error) => return Ok(refusal(&error.to_string())),
         };
         let spec = container_of(&request.pod, container);
-        let around = environment::surroundings(&self.client, &request.pod, &spec).await;
+        let mut around = environment::surroundings(&self.client, &request.pod, &spec).await;
+        if let Ok(run) = Run::find(&pod, container, false) {
+            let (behaviour, _) = Behaviour::of(&pod, &self.files.stages);
+            let source = log::Source::new(&spec, around.clone(), &behaviour, run);
+            around.files = source.files(self.clock.now());
+        }
         Ok(Playback::new(script, around, self.clock.clone()).outputs())
     }
+}
+
+/// Why a command is not run.
+fn refusal(why: &str) -> BoxStream<'static, Output> {
+    let text = format!("{why}; no process runs here. It knows {KNOWN}.\n");
+    let outputs = [Output::Stderr(Bytes::from(text)), Output::Exit(NOT_FOUND)];
+    stream::iter(outputs).boxed()
 }
 
 const KNOWN: &str = "echo, env, printenv, hostname, cat and ls of mounted ConfigMaps and Secrets, date, pwd, whoami, sleep, true, false, and sh -c of these";

@@ -32,6 +32,7 @@ use runtime::{
 
 use crate::behaviour::{Behaviour, NODE_GONE, NODE_SILENT, NOW, POD_CRASH_AT};
 use crate::config::Config;
+use crate::containers::termination;
 use crate::identity::NodeClients;
 use crate::node::Node;
 use crate::pod::{ContainerState, Pod};
@@ -239,7 +240,7 @@ impl Kubelets {
         let now = self.clock.now();
         let mount_errors = sources.map(|sources| sources.mount_errors(&pod));
         let last_look = self.lock().looks.get(key).copied();
-        let advance = lifecycle::advance(
+        let mut advance = lifecycle::advance(
             &pod,
             &Facts {
                 now,
@@ -255,6 +256,9 @@ impl Kubelets {
                 last_look,
             },
         );
+        if let Some(status) = &mut advance.status {
+            termination::add_messages(&client, &pod, &behaviour, status).await?;
+        }
         let (wake_at, is_remembered) = (advance.wake_at, advance.is_remembered);
         self.apply(&client, key, &pod, &node, advance).await?;
         match is_remembered {

@@ -26,7 +26,8 @@ pub use resources::{Listed, Resources};
 pub use restarts::{AfterExit, RestartRule};
 pub use sources::{Source, SourceKind, SourceVolume};
 pub use spec::{
-    Container, HostPort, PodSpec, PullPolicy, RestartPolicy, SpreadConstraint, Unsatisfiable,
+    Container, HostPort, PodSpec, PullPolicy, RestartPolicy, SpreadConstraint, Termination,
+    Unsatisfiable,
 };
 pub use status::{ContainerState, ContainerStatus, Phase, PodStatus, Terminated};
 

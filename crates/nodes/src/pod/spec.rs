@@ -61,6 +61,7 @@ pub struct Container {
     /// The container's own word or else the pod's.
     pub run_as_non_root: bool,
     pub run_as_user: Option<i64>,
+    pub termination: Termination,
     /// What it asks for, as it is written.
     pub resources: Arc<Resources>,
     /// Resources that it has to be restarted for when they change.
@@ -75,6 +76,15 @@ impl Container {
         let named = self.named_ports.iter().find(|(name, _)| *name == *said);
         named.map_or(Cow::Borrowed(said), |(_, port)| port.to_string().into())
     }
+}
+
+/// Where a container leaves word of its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Termination {
+    /// The file whose contents are its message; empty for none.
+    pub path: Istr,
+    /// If the file is empty and the container failed, the end of its log is.
+    pub falls_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -225,6 +235,8 @@ struct WireContainer {
     env_from: Vec<WireEnvFrom>,
     #[serde(deserialize_with = "or_default")]
     security_context: WireSecurity,
+    termination_message_path: Istr,
+    termination_message_policy: Istr,
 }
 
 #[derive(Deserialize, Default)]
@@ -351,6 +363,10 @@ impl WireContainer {
             run_as_non_root: non_root.unwrap_or(false),
             run_as_user: own.run_as_user.or(pod.run_as_user),
             is_sidecar: false,
+            termination: Termination {
+                path: self.termination_message_path,
+                falls_back: self.termination_message_policy == "FallbackToLogsOnError",
+            },
             restart_policy: self.restart_policy,
             restart_rules: self.restart_policy_rules.into(),
             name: self.name,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use api::MicroTime;
 
 pub use parse::NotUnderstood;
+pub use run::normal;
 use words::Word;
 
 /// A command that is understood from its first to its last word.
@@ -25,8 +26,21 @@ pub struct Script(Vec<Statement>);
 #[derive(Clone, Debug, PartialEq)]
 struct Statement {
     when: When,
-    to_stderr: bool,
+    to: Target,
     run: Run,
+}
+
+/// Where a statement prints to.
+#[derive(Clone, Debug, PartialEq)]
+enum Target {
+    Stdout,
+    Stderr,
+    /// `/dev/null`.
+    Nowhere,
+    File {
+        path: Word,
+        append: bool,
+    },
 }
 
 /// What the statement before it has to have come to.
@@ -66,9 +80,11 @@ enum Run {
 pub struct Surroundings {
     pub hostname: String,
     pub environment: BTreeMap<String, String>,
-    /// Contents by absolute path; or why it cannot be read.
-    pub files: BTreeMap<String, Result<String, String>>,
+    pub files: Files,
 }
+
+/// Contents by absolute path; or why one cannot be read.
+pub type Files = BTreeMap<String, Result<String, String>>;
 
 /// Something that was printed.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,4 +100,6 @@ pub struct Performance {
     pub printed: Vec<Printed>,
     /// When it ended and with which code, if it did by the end of the stretch.
     pub ended: Option<(MicroTime, i32)>,
+    /// What files hold then, those that it has written among them.
+    pub files: Files,
 }

@@ -1,7 +1,7 @@
 //! From a command to the statements that it is made of.
 
 use super::words::{Token, Word, tokens};
-use super::{Run, Script, Statement, When};
+use super::{Run, Script, Statement, Target, When};
 use crate::behaviour::parse_duration;
 
 /// A command, or a part of one, that simulated containers do not understand.
@@ -29,7 +29,7 @@ impl Script {
             [] => Err(NotUnderstood("an empty command".to_owned())),
             words => {
                 let words: Vec<Word> = words.iter().map(|word| Word::literal(word)).collect();
-                let statement = statement(&words, When::Always, false)?;
+                let statement = statement(&words, When::Always, Target::Stdout)?;
                 Ok(Script(vec![statement]))
             }
         }
@@ -50,7 +50,8 @@ fn unexpected(token: &Token) -> NotUnderstood {
         Token::Then => ";".to_owned(),
         Token::And => "&&".to_owned(),
         Token::Or => "||".to_owned(),
-        Token::ToStderr => ">&2".to_owned(),
+        Token::To(Target::Stderr) => ">&2".to_owned(),
+        Token::To(_) => ">".to_owned(),
     })
 }
 
@@ -69,12 +70,12 @@ fn statements(rest: &mut &[Token], depth: usize) -> Result<Vec<Statement>, NotUn
                 let run = endless_loop(rest, depth)?;
                 found.push(Statement {
                     when,
-                    to_stderr: false,
+                    to: Target::Stdout,
                     run,
                 });
                 continue;
             }
-            Token::Word(_) | Token::ToStderr => {
+            Token::Word(_) | Token::To(_) => {
                 let end = rest.iter().position(is_end).unwrap_or(rest.len());
                 let (line, after) = rest.split_at(end);
                 *rest = after;
@@ -111,12 +112,23 @@ fn endless_loop(rest: &mut &[Token], depth: usize) -> Result<Run, NotUnderstood>
         return Err(NotUnderstood("while".to_owned()));
     }
     *rest = &rest[1..];
-    Ok(Run::Loop(body))
+    match rest.first() {
+        // What the loop prints as a whole would go there.
+        Some(token @ Token::To(_)) => Err(unexpected(token)),
+        _ => Ok(Run::Loop(body)),
+    }
 }
 
 /// One statement; none for what has no effect here.
 fn line_statement(line: &[Token], when: When) -> Result<Option<Statement>, NotUnderstood> {
-    let to_stderr = line.contains(&Token::ToStderr);
+    let mut targets = line.iter().filter_map(|token| match token {
+        Token::To(target) => Some(target.clone()),
+        _ => None,
+    });
+    let to = targets.next().unwrap_or(Target::Stdout);
+    if targets.next().is_some() {
+        return Err(NotUnderstood(">".to_owned()));
+    }
     let words: Vec<Word> = line
         .iter()
         .filter_map(|token| match token {
@@ -125,11 +137,17 @@ fn line_statement(line: &[Token], when: When) -> Result<Option<Statement>, NotUn
         })
         .collect();
     match words.first().and_then(Word::as_literal) {
+        // `> file` alone empties it.
+        None if words.is_empty() => Ok(Some(Statement {
+            when,
+            to,
+            run: Run::Status(0),
+        })),
         Some("set") => Ok(None),
         // No signal is ever sent: a container that is deleted stops by itself.
         Some("trap") if !words.iter().any(is_own_end) => Ok(None),
-        Some("exec") => statement(&words[1..], when, to_stderr).map(Some),
-        _ => statement(&words, when, to_stderr).map(Some),
+        Some("exec") => statement(&words[1..], when, to).map(Some),
+        _ => statement(&words, when, to).map(Some),
     }
 }
 
@@ -141,27 +159,26 @@ fn is_own_end(word: &Word) -> bool {
     )
 }
 
-fn statement(words: &[Word], when: When, to_stderr: bool) -> Result<Statement, NotUnderstood> {
-    let of = |run| {
-        Ok(Statement {
-            when,
-            to_stderr,
-            run,
-        })
-    };
+fn statement(words: &[Word], when: When, to: Target) -> Result<Statement, NotUnderstood> {
     let first = words.first().cloned().unwrap_or_default();
-    if words.len() == 1
-        && let Some((name, value)) = first.assignment()
-    {
-        return of(Run::Assign(name, value));
-    }
-    if first.assignment().is_some() {
+    let is_alone = words.len() == 1;
+    if first.assignment().is_some() && !is_alone {
         // `NAME=value command`: for the command alone, of which few look at their variables.
-        let inner = statement(&words[1..], when, to_stderr)?;
+        let inner = statement(&words[1..], when, to)?;
         return match inner.run {
             Run::Environment(_) => Err(NotUnderstood(first.as_literal().unwrap_or("$").to_owned())),
             _ => Ok(inner),
         };
+    }
+    let run = command(words)?;
+    Ok(Statement { when, to, run })
+}
+
+/// What one command does.
+fn command(words: &[Word]) -> Result<Run, NotUnderstood> {
+    let first = words.first().cloned().unwrap_or_default();
+    if let Some((name, value)) = first.assignment() {
+        return Ok(Run::Assign(name, value));
     }
     let said = first.as_literal().unwrap_or("$").to_owned();
     let not_understood = || {
@@ -176,41 +193,41 @@ fn statement(words: &[Word], when: When, to_stderr: bool) -> Result<Statement, N
     let literals: Vec<&str> = arguments.iter().filter_map(Word::as_literal).collect();
     let all_literal = literals.len() == arguments.len();
     match (name, literals.as_slice()) {
-        ("sleep", ["infinity" | "inf"]) | ("pause", []) => of(Run::Forever),
-        ("tail", ["-f" | "-F", ..]) => of(Run::Forever),
+        ("sleep", ["infinity" | "inf"]) | ("pause", []) => Ok(Run::Forever),
+        ("tail", ["-f" | "-F", ..]) => Ok(Run::Forever),
         ("sleep", [time]) => match parse_duration(time) {
-            Some(time) => of(Run::Sleep(time)),
+            Some(time) => Ok(Run::Sleep(time)),
             None => not_understood(),
         },
-        ("true" | ":", _) => of(Run::Status(0)),
-        ("false", _) => of(Run::Status(1)),
-        ("exit", []) if all_literal => of(Run::Exit(None)),
+        ("true" | ":", _) => Ok(Run::Status(0)),
+        ("false", _) => Ok(Run::Status(1)),
+        ("exit", []) if all_literal => Ok(Run::Exit(None)),
         ("exit", [code]) => match code.parse::<i32>() {
-            Ok(code) => of(Run::Exit(Some(code & 0xff))),
+            Ok(code) => Ok(Run::Exit(Some(code & 0xff))),
             Err(_) => not_understood(),
         },
-        ("echo", ["-n", ..]) => of(Run::Echo {
+        ("echo", ["-n", ..]) => Ok(Run::Echo {
             words: arguments[1..].to_vec(),
             newline: false,
         }),
-        ("echo", ["-e", ..]) => of(Run::Echo {
+        ("echo", ["-e", ..]) => Ok(Run::Echo {
             words: arguments[1..].to_vec(),
             newline: true,
         }),
-        ("echo", _) => of(Run::Echo {
+        ("echo", _) => Ok(Run::Echo {
             words: arguments.to_vec(),
             newline: true,
         }),
-        ("date", []) if all_literal => of(Run::Date(None)),
-        ("date", ["-u"]) => of(Run::Date(None)),
-        ("date", [format]) if format.starts_with('+') => of(Run::Date(arguments.first().cloned())),
-        ("hostname", []) => of(Run::Hostname),
-        ("pwd", []) => of(Run::WorkingDirectory),
-        ("whoami", []) => of(Run::User),
-        ("env", []) if all_literal => of(Run::Environment(Vec::new())),
-        ("printenv", _) => of(Run::Environment(arguments.to_vec())),
-        ("cat", [_, ..]) => of(Run::Cat(arguments.to_vec())),
-        ("ls", _) => of(Run::List(
+        ("date", []) if all_literal => Ok(Run::Date(None)),
+        ("date", ["-u"]) => Ok(Run::Date(None)),
+        ("date", [format]) if format.starts_with('+') => Ok(Run::Date(arguments.first().cloned())),
+        ("hostname", []) => Ok(Run::Hostname),
+        ("pwd", []) => Ok(Run::WorkingDirectory),
+        ("whoami", []) => Ok(Run::User),
+        ("env", []) if all_literal => Ok(Run::Environment(Vec::new())),
+        ("printenv", _) => Ok(Run::Environment(arguments.to_vec())),
+        ("cat", [_, ..]) => Ok(Run::Cat(arguments.to_vec())),
+        ("ls", _) => Ok(Run::List(
             arguments
                 .iter()
                 .filter(|word| !word.as_literal().is_some_and(|text| text.starts_with('-')))

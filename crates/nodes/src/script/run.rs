@@ -5,13 +5,16 @@ use std::time::Duration;
 use api::MicroTime;
 
 use super::words::{Word, date};
-use super::{Performance, Printed, Run, Script, Statement, Surroundings, When};
+use super::{Performance, Printed, Run, Script, Statement, Surroundings, Target, When};
 
 /// Rounds of a loop that are played: older ones are forgotten, as a log that is rotated forgets.
 const MOST_ROUNDS: u32 = 2_000;
 
 /// What is kept of one stretch of time.
 const MOST_PRINTED: usize = 10_000;
+
+/// What a file or a variable holds: a loop that doubles one must come to an end. Twice what Linux hands to a process.
+const LONGEST: usize = 256 * 1024;
 
 /// Longer than any cluster runs.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -42,6 +45,10 @@ impl Script {
         Some((at.since(start), code))
     }
 
+    pub fn writes_files(&self) -> bool {
+        writes_files(&self.0)
+    }
+
     /// What it does in the time after `from` and up to `to`, having been started at `start`.
     pub fn perform(
         &self,
@@ -56,10 +63,25 @@ impl Script {
     }
 }
 
+fn writes_files(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| {
+        let is_file = matches!(statement.to, Target::File { .. });
+        is_file || matches!(&statement.run, Run::Loop(body) if writes_files(body))
+    })
+}
+
 fn has_loop(statements: &[Statement]) -> bool {
     statements
         .iter()
         .any(|statement| matches!(statement.run, Run::Loop(_)))
+}
+
+/// Where what is printed goes.
+enum Sink {
+    Stdout,
+    Stderr,
+    Nowhere,
+    File(String),
 }
 
 struct Player {
@@ -98,6 +120,7 @@ impl Player {
         Performance {
             printed: self.printed,
             ended: is_over.then_some((self.now, self.code)),
+            files: self.around.files,
         }
     }
 
@@ -121,7 +144,11 @@ impl Player {
 
     fn step(&mut self, statement: &Statement) -> Played {
         let mut code = 0;
-        let to_stderr = statement.to_stderr;
+        let Some(to) = self.open(&statement.to) else {
+            self.code = 1;
+            return Played::Through;
+        };
+        let to = &to;
         match &statement.run {
             Run::Sleep(time) => {
                 let ends_at = self.now.plus(*time);
@@ -138,26 +165,28 @@ impl Player {
             Run::Status(status) => code = *status,
             Run::Assign(name, value) => {
                 let value = self.expand(value);
-                self.around.environment.insert(name.clone(), value);
+                if value.len() <= LONGEST {
+                    self.around.environment.insert(name.clone(), value);
+                }
             }
             Run::Echo { words, newline } => {
                 let words: Vec<String> = words.iter().map(|word| self.expand(word)).collect();
                 let end = if *newline { "\n" } else { "" };
-                self.print(to_stderr, format!("{}{end}", words.join(" ")));
+                self.print(to, format!("{}{end}", words.join(" ")));
             }
             Run::Date(format) => {
                 let text = match format {
                     None => date(self.now),
                     Some(format) => formatted(&self.expand(format), self.now),
                 };
-                self.print(to_stderr, format!("{text}\n"));
+                self.print(to, format!("{text}\n"));
             }
-            Run::Hostname => self.print(to_stderr, format!("{}\n", self.around.hostname)),
-            Run::WorkingDirectory => self.print(to_stderr, "/\n".to_owned()),
-            Run::User => self.print(to_stderr, "root\n".to_owned()),
-            Run::Environment(names) => code = self.print_environment(names, to_stderr),
-            Run::Cat(paths) => code = self.cat(paths, to_stderr),
-            Run::List(paths) => code = self.list(paths, to_stderr),
+            Run::Hostname => self.print(to, format!("{}\n", self.around.hostname)),
+            Run::WorkingDirectory => self.print(to, "/\n".to_owned()),
+            Run::User => self.print(to, "root\n".to_owned()),
+            Run::Environment(names) => code = self.print_environment(names, to),
+            Run::Cat(paths) => code = self.cat(paths, to),
+            Run::List(paths) => code = self.list(paths, to),
             Run::Loop(body) => return self.play_loop(body),
         }
         self.code = code;
@@ -179,7 +208,11 @@ impl Player {
             let rounds = at.since(now).as_micros() / round.as_micros();
             u32::try_from(rounds).unwrap_or(u32::MAX)
         };
-        let over = rounds_until(self.from, self.now).saturating_sub(1);
+        let over = match writes_files(body) {
+            // What they have written may be read yet.
+            true => 0,
+            false => rounds_until(self.from, self.now).saturating_sub(1),
+        };
         let too_many = rounds_until(self.to, self.now).saturating_sub(MOST_ROUNDS);
         self.now = self.now.plus(round.saturating_mul(over.max(too_many)));
         while self.now <= self.to && self.printed.len() < MOST_PRINTED {
@@ -191,34 +224,34 @@ impl Player {
         Played::Cut
     }
 
-    fn print_environment(&mut self, names: &[Word], to_stderr: bool) -> i32 {
+    fn print_environment(&mut self, names: &[Word], to: &Sink) -> i32 {
         if names.is_empty() {
             let lines = self.around.environment.iter();
             let text: String = lines
                 .map(|(name, value)| format!("{name}={value}\n"))
                 .collect();
-            self.print(to_stderr, text);
+            self.print(to, text);
             return 0;
         }
         let mut code = 0;
         for name in names {
             let name = self.expand(name);
             match self.around.environment.get(&name).cloned() {
-                Some(value) => self.print(to_stderr, format!("{value}\n")),
+                Some(value) => self.print(to, format!("{value}\n")),
                 None => code = 1,
             }
         }
         code
     }
 
-    fn cat(&mut self, paths: &[Word], to_stderr: bool) -> i32 {
+    fn cat(&mut self, paths: &[Word], to: &Sink) -> i32 {
         let mut code = 0;
         for path in paths {
             let path = self.expand(path);
             match self.around.files.get(&normal(&path)).cloned() {
-                Some(Ok(text)) => self.print(to_stderr, text),
+                Some(Ok(text)) => self.print(to, text),
                 Some(Err(why)) => {
-                    self.print(true, format!("cat: can't open '{path}': {why}\n"));
+                    self.print(&Sink::Stderr, format!("cat: can't open '{path}': {why}\n"));
                     code = 1;
                 }
                 None if self.takes_files_for_granted => {}
@@ -227,7 +260,7 @@ impl Player {
                         true => format!("cat: can't open '{path}': No such file or directory\n"),
                         false => "cat: read error: Is a directory\n".to_owned(),
                     };
-                    self.print(true, why);
+                    self.print(&Sink::Stderr, why);
                     code = 1;
                 }
             }
@@ -235,7 +268,7 @@ impl Player {
         code
     }
 
-    fn list(&mut self, paths: &[Word], to_stderr: bool) -> i32 {
+    fn list(&mut self, paths: &[Word], to: &Sink) -> i32 {
         let mut paths: Vec<String> = paths.iter().map(|path| self.expand(path)).collect();
         if paths.is_empty() {
             paths.push("/".to_owned());
@@ -245,11 +278,14 @@ impl Player {
             let entries = self.around.entries(&normal(&path));
             if !entries.is_empty() {
                 let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
-                self.print(to_stderr, text);
+                self.print(to, text);
             } else if self.around.files.contains_key(&normal(&path)) {
-                self.print(to_stderr, format!("{path}\n"));
+                self.print(to, format!("{path}\n"));
             } else if !self.takes_files_for_granted {
-                self.print(true, format!("ls: {path}: No such file or directory\n"));
+                self.print(
+                    &Sink::Stderr,
+                    format!("ls: {path}: No such file or directory\n"),
+                );
                 code = 1;
             }
         }
@@ -260,13 +296,50 @@ impl Player {
         word.expand(&self.around, self.now)
     }
 
-    fn print(&mut self, to_stderr: bool, text: String) {
+    fn print(&mut self, to: &Sink, text: String) {
+        let to_stderr = match to {
+            Sink::Stdout => false,
+            Sink::Stderr => true,
+            Sink::Nowhere => return,
+            Sink::File(path) => return self.write(path, &text),
+        };
         if self.now > self.from && self.now <= self.to && self.printed.len() < MOST_PRINTED {
             self.printed.push(Printed {
                 at: self.now,
                 to_stderr,
                 text,
             });
+        }
+    }
+
+    /// Where a statement prints to: a file is there from now on. None where there can be no such file.
+    fn open(&mut self, target: &Target) -> Option<Sink> {
+        Some(match target {
+            Target::Stdout => Sink::Stdout,
+            Target::Stderr => Sink::Stderr,
+            Target::Nowhere => Sink::Nowhere,
+            Target::File { path, append } => {
+                let said = self.expand(path);
+                let path = normal(&said);
+                if !self.around.entries(&path).is_empty() {
+                    let why = format!("sh: can't create {said}: Is a directory\n");
+                    self.print(&Sink::Stderr, why);
+                    return None;
+                }
+                let is_kept = *append && matches!(self.around.files.get(&path), Some(Ok(_)));
+                if !is_kept {
+                    self.around.files.insert(path.clone(), Ok(String::new()));
+                }
+                Sink::File(path)
+            }
+        })
+    }
+
+    fn write(&mut self, path: &str, text: &str) {
+        if let Some(Ok(held)) = self.around.files.get_mut(path)
+            && held.len() + text.len() <= LONGEST
+        {
+            held.push_str(text);
         }
     }
 }
@@ -300,7 +373,7 @@ impl Surroundings {
 }
 
 /// A path from the root, without what makes no difference.
-fn normal(path: &str) -> String {
+pub fn normal(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {

@@ -195,3 +195,50 @@ fn outlines_say_how_a_command_ends() {
     assert_eq!(outline("sleep inf"), None);
     assert_eq!(outline("while true; do sleep 1; done"), None);
 }
+
+#[test]
+fn files_that_are_written_can_be_read() {
+    shell(
+        "echo one > /tmp/a; echo two >>/tmp/a; cat /tmp/a; ls /tmp; > /tmp/a; cat /tmp/a",
+        1,
+        expect![[r#"0 "one\ntwo\n"; 0 "a\n"; 0 ""; 0 exit 0"#]],
+    );
+    shell(
+        "echo x > /dev/stderr; echo y > /dev/null; echo z >/dev/stdout",
+        1,
+        expect![[r#"0! "x\n"; 0 "z\n"; 0 exit 0"#]],
+    );
+    shell(
+        "echo x > /etc/app && echo never; date +%s > /tmp/$NAME && cat /tmp/Ann",
+        1,
+        expect![[r#"0! "sh: can't create /etc/app: Is a directory\n"; 0 "0\n"; 0 exit 0"#]],
+    );
+    shell(
+        "cat /nowhere > /tmp/a; cat /tmp/a",
+        1,
+        expect![[
+            r#"0! "cat: can't open '/nowhere': No such file or directory\n"; 0 ""; 0 exit 0"#
+        ]],
+    );
+    for script in [
+        "echo x 2> /tmp/a",
+        "echo x > /tmp/a > /tmp/b",
+        "echo x >",
+        "exec > /tmp/a",
+        "while true; do echo x; sleep 1; done > /tmp/a",
+    ] {
+        assert!(Script::parse(&["sh", "-c", script]).is_err(), "{script}");
+    }
+}
+
+#[test]
+fn a_loop_that_doubles_what_it_keeps_comes_to_an_end() {
+    let script =
+        "X=x; echo x > /a; while true; do X=$X$X; cat /a /a > /b; cat /b > /a; sleep 1; done";
+    let script = Script::parse(&["sh", "-c", script]).unwrap();
+    let start = Time::from_unix(0).micro();
+    let later = start.plus(Duration::from_secs(100));
+    let files = script.perform(&around(), start, later, later).files;
+    let longest = files.values().flatten().map(String::len).max();
+    assert_eq!(longest, Some(256 * 1024));
+}

@@ -5,7 +5,7 @@ use std::str::Chars;
 
 use api::MicroTime;
 
-use super::{Surroundings, parse::NotUnderstood};
+use super::{Surroundings, Target, parse::NotUnderstood};
 
 /// A word, made of parts that are put together when it is used.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,8 +27,7 @@ pub(super) enum Token {
     Then,
     And,
     Or,
-    /// `>&2`.
-    ToStderr,
+    To(Target),
 }
 
 impl Word {
@@ -112,10 +111,13 @@ pub(super) fn tokens(script: &str) -> Result<Vec<Token>, NotUnderstood> {
             '&' | '|' | '<' | '(' | ')' | '>' => found.push(operator(&mut chars)?),
             _ => {
                 let word = word(&mut chars)?;
-                // `1>&2` is `>&2`.
-                let is_number = word.as_literal() == Some("1");
-                if !(is_number && chars.peek() == Some(&'>')) {
-                    found.push(Token::Word(word));
+                match word.as_literal() {
+                    // `1>&2` is `>&2`.
+                    Some("1") if chars.peek() == Some(&'>') => {}
+                    Some(other @ ("0" | "2")) if chars.peek() == Some(&'>') => {
+                        return Err(NotUnderstood(format!("{other}>")));
+                    }
+                    _ => found.push(Token::Word(word)),
                 }
             }
         }
@@ -128,7 +130,8 @@ fn operator(chars: &mut Peekable<Chars<'_>>) -> Result<Token, NotUnderstood> {
     let (token, length) = match rest.as_str() {
         text if text.starts_with("&&") => (Token::And, 2),
         text if text.starts_with("||") => (Token::Or, 2),
-        ">&2" => (Token::ToStderr, 3),
+        ">&2" => (Token::To(Target::Stderr), 3),
+        text if text.starts_with('>') => return to_file(chars).map(Token::To),
         text => {
             let first: String = text.chars().take(1).collect();
             return Err(NotUnderstood(first));
@@ -136,6 +139,21 @@ fn operator(chars: &mut Peekable<Chars<'_>>) -> Result<Token, NotUnderstood> {
     };
     chars.by_ref().take(length).for_each(drop);
     Ok(token)
+}
+
+/// `> file` and `>> file`.
+fn to_file(chars: &mut Peekable<Chars<'_>>) -> Result<Target, NotUnderstood> {
+    chars.next();
+    let append = chars.next_if_eq(&'>').is_some();
+    while chars.next_if(|char| matches!(char, ' ' | '\t')).is_some() {}
+    let path = word(chars)?;
+    Ok(match path.as_literal() {
+        Some("") => return Err(NotUnderstood(">".to_owned())),
+        Some("/dev/stdout" | "/proc/1/fd/1" | "/proc/self/fd/1") => Target::Stdout,
+        Some("/dev/stderr" | "/proc/1/fd/2" | "/proc/self/fd/2") => Target::Stderr,
+        Some("/dev/null") => Target::Nowhere,
+        _ => Target::File { path, append },
+    })
 }
 
 fn word(chars: &mut Peekable<Chars<'_>>) -> Result<Word, NotUnderstood> {

@@ -8,6 +8,7 @@ mod load_balancers;
 mod scheduling;
 mod sources;
 mod storage;
+mod termination;
 
 use std::time::Duration;
 
