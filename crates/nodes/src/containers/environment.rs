@@ -9,15 +9,15 @@ use client::Client;
 use serde_json::Value;
 
 use super::downward::{self, field};
-use super::{container_of, service_links};
-use crate::script::Surroundings;
+use super::{container_of, service_links, sub_paths};
+use crate::script::{Files, Surroundings, normal};
 
 const CONFIG_MAPS: ResourceType = ResourceType::namespaced("", "v1", "configmaps", "ConfigMap");
 const NODES: ResourceType = ResourceType::cluster("", "v1", "nodes", "Node");
 const SECRETS: ResourceType = ResourceType::namespaced("", "v1", "secrets", "Secret");
 
 /// Contents by key.
-type Data = BTreeMap<String, String>;
+pub(super) type Data = BTreeMap<String, String>;
 
 /// Reads ConfigMaps and Secrets as they are needed, each once.
 struct Sources<'a> {
@@ -29,13 +29,7 @@ struct Sources<'a> {
 }
 
 pub(super) async fn surroundings(client: &Client, pod: &Value, container: &Value) -> Surroundings {
-    let namespace = text(&pod["metadata"]["namespace"]);
-    let mut sources = Sources {
-        client,
-        namespace,
-        allocatable: None,
-        read: BTreeMap::new(),
-    };
+    let mut sources = Sources::of(client, pod);
     let hostname = match text(&pod["spec"]["hostname"]) {
         "" => text(&pod["metadata"]["name"]),
         given => given,
@@ -48,12 +42,7 @@ pub(super) async fn surroundings(client: &Client, pod: &Value, container: &Value
     for (name, value) in host {
         around.environment.insert(name.to_owned(), value.to_owned());
     }
-    around
-        .environment
-        .extend(service_links::variables(client, pod).await);
-    sources
-        .fill_environment(pod, container, &mut around.environment)
-        .await;
+    let variables = sources.variables(pod, container).await;
     let ip = text(&pod["status"]["podIP"]);
     let files = [
         ("/etc/hostname", format!("{hostname}\n")),
@@ -65,8 +54,16 @@ pub(super) async fn surroundings(client: &Client, pod: &Value, container: &Value
     for (path, contents) in files {
         around.files.insert(path.to_owned(), Ok(contents));
     }
-    sources.fill_files(pod, container, &mut around.files).await;
+    sources
+        .fill_files(pod, container, &variables, &mut around.files)
+        .await;
+    around.environment.extend(variables);
     around
+}
+
+/// What the pod gives a container, without what its image and its runtime add.
+pub(super) async fn variables(client: &Client, pod: &Value, container: &Value) -> Data {
+    Sources::of(client, pod).variables(pod, container).await
 }
 
 /// What images have.
@@ -81,8 +78,12 @@ pub(super) fn command(container: &Value, environment: &Data) -> Vec<String> {
         .collect()
 }
 
-/// UPSTREAM: `$(NAME)` is the variable, `$$` a dollar, and what is not known stays.
 fn expand(text: &str, variables: &Data) -> String {
+    expand_with(text, |name| variables.get(name).cloned())
+}
+
+/// UPSTREAM: `$(NAME)` is the variable, `$$` a dollar, and what is not known stays.
+pub(super) fn expand_with(text: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -94,8 +95,8 @@ fn expand(text: &str, variables: &Data) -> String {
         } else if let Some((name, after)) =
             rest.strip_prefix('(').and_then(|one| one.split_once(')'))
         {
-            match variables.get(name) {
-                Some(value) => expanded.push_str(value),
+            match value(name) {
+                Some(value) => expanded.push_str(&value),
                 None => expanded.push_str(&format!("$({name})")),
             }
             rest = after;
@@ -106,8 +107,19 @@ fn expand(text: &str, variables: &Data) -> String {
     expanded + rest
 }
 
-impl Sources<'_> {
-    async fn fill_environment(&mut self, pod: &Value, container: &Value, variables: &mut Data) {
+impl<'a> Sources<'a> {
+    fn of(client: &'a Client, pod: &'a Value) -> Sources<'a> {
+        Sources {
+            client,
+            namespace: text(&pod["metadata"]["namespace"]),
+            allocatable: None,
+            read: BTreeMap::new(),
+        }
+    }
+
+    async fn variables(&mut self, pod: &Value, container: &Value) -> Data {
+        let links = service_links::variables(self.client, pod).await;
+        let mut variables: Data = links.into_iter().collect();
         for from in list(container, "envFrom") {
             let prefix = text(&from["prefix"]);
             for (kind, field) in [("configMap", "configMapRef"), ("secret", "secretRef")] {
@@ -134,19 +146,21 @@ impl Sources<'_> {
                         .await,
                 )
             } else {
-                Some(expand(text(&variable["value"]), variables))
+                Some(expand(text(&variable["value"]), &variables))
             };
             if let Some(value) = value {
                 variables.insert(name, value);
             }
         }
+        variables
     }
 
     async fn fill_files(
         &mut self,
         pod: &Value,
         container: &Value,
-        files: &mut BTreeMap<String, Result<String, String>>,
+        variables: &Data,
+        files: &mut Files,
     ) {
         for mount in list(container, "volumeMounts") {
             let name = &mount["name"];
@@ -155,23 +169,24 @@ impl Sources<'_> {
                 continue;
             };
             let place = text(&mount["mountPath"]).trim_end_matches('/');
+            // With a part that is wrong the container is not created.
+            let Ok(part) = sub_paths::of_mount(mount, variables) else {
+                continue;
+            };
+            let part = part.trim_end_matches('/');
             for (path, contents) in self.volume(pod, volume).await {
-                match text(&mount["subPath"]) {
-                    "" => drop(files.insert(format!("{place}/{path}"), contents)),
-                    part if part == path => drop(files.insert(place.to_owned(), contents)),
-                    _ => {}
+                let path = normal(&path);
+                let rest = path.strip_prefix(part);
+                if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+                    files.insert(format!("{place}{rest}"), contents);
                 }
             }
         }
     }
 
     /// The files of a volume, by their paths in it.
-    async fn volume(
-        &mut self,
-        pod: &Value,
-        volume: &Value,
-    ) -> BTreeMap<String, Result<String, String>> {
-        let mut files = BTreeMap::new();
+    async fn volume(&mut self, pod: &Value, volume: &Value) -> Files {
+        let mut files = Files::new();
         let own = [volume.clone()];
         let sources = volume["projected"]["sources"].as_array();
         for source in sources.map_or(&own[..], |sources| sources) {
@@ -265,10 +280,10 @@ impl Sources<'_> {
     }
 }
 
-fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+pub(super) fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     value[field].as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> &str {
+pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -9,6 +9,7 @@ mod environment;
 mod log;
 mod playback;
 mod service_links;
+pub(crate) mod sub_paths;
 pub(crate) mod termination;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use api::{Clock, MicroTime, Resource, Time};
 use bytes::Bytes;
 use client::Client;
 use futures_util::stream::{self, BoxStream, StreamExt};
+use runtime::Error;
 use serde_json::Value;
 
 use crate::behaviour::Behaviour;
@@ -205,6 +207,16 @@ impl From<Printed> for Output {
 
 fn decode(pod: &Value) -> Result<Pod, String> {
     Pod::decode(pod.to_string().as_bytes()).map_err(|error| error.to_string())
+}
+
+/// The pod as it is; null where it has gone.
+async fn read(client: &Client, pod: &Pod) -> Result<Value, Error> {
+    let meta = &pod.metadata;
+    match client.get(&Pod::TYPE, &meta.namespace, &meta.name).await {
+        Ok(object) => Ok(serde_json::from_slice(&object).unwrap_or_default()),
+        Err(error) if error.is_not_found() => Ok(Value::Null),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The container of this name, of whatever kind.

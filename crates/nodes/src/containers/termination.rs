@@ -2,13 +2,13 @@
 //!
 //! UPSTREAM: `getTerminationMessage` and `normalizeStatus`: what it wrote to its file, or else the end of its log.
 
-use api::{Istr, Resource};
+use api::Istr;
 use client::Client;
 use runtime::Error;
 use serde_json::Value;
 
 use super::log::{Run, Source};
-use super::{container_of, environment};
+use super::{container_of, environment, read};
 use crate::behaviour::Behaviour;
 use crate::pod::{Container, ContainerState, ContainerStatus, Pod, PodStatus, Terminated};
 use crate::script::Script;
@@ -85,16 +85,6 @@ fn is_known(end: &Terminated, held: Option<&ContainerStatus>) -> bool {
 fn may_leave_message(container: &Container, end: &Terminated) -> bool {
     let writes = || Script::parse(&container.command).is_ok_and(|script| script.writes_files());
     container.termination.falls_back && end.exit_code != 0 || writes()
-}
-
-/// The pod as it is; null where it has gone, and nobody will ask for its status.
-async fn read(client: &Client, pod: &Pod) -> Result<Value, Error> {
-    let meta = &pod.metadata;
-    match client.get(&Pod::TYPE, &meta.namespace, &meta.name).await {
-        Ok(object) => Ok(serde_json::from_slice(&object).unwrap_or_default()),
-        Err(error) if error.is_not_found() => Ok(Value::Null),
-        Err(error) => Err(error.into()),
-    }
 }
 
 async fn message(

@@ -32,7 +32,7 @@ use runtime::{
 
 use crate::behaviour::{Behaviour, NODE_GONE, NODE_SILENT, NOW, POD_CRASH_AT};
 use crate::config::Config;
-use crate::containers::termination;
+use crate::containers::{sub_paths, termination};
 use crate::identity::NodeClients;
 use crate::node::Node;
 use crate::pod::{ContainerState, Pod};
@@ -239,6 +239,10 @@ impl Kubelets {
         let sources = self.sources.as_ref();
         let now = self.clock.now();
         let mount_errors = sources.map(|sources| sources.mount_errors(&pod));
+        let path_errors = match sources {
+            Some(_) => sub_paths::errors(&client, &pod).await?,
+            None => BTreeMap::new(),
+        };
         let last_look = self.lock().looks.get(key).copied();
         let mut advance = lifecycle::advance(
             &pod,
@@ -250,7 +254,10 @@ impl Kubelets {
                 has_volumes: volumes.is_none_or(|volumes| volumes.are_there(&pod, &node)),
                 has_image: &|image| self.has_image(&pod.node_name, image),
                 mount_errors: &mount_errors.unwrap_or_default(),
-                config_error: &|container| sources?.config_error(&pod, container),
+                config_error: &|container| {
+                    let error = sources?.config_error(&pod, container);
+                    error.or_else(|| path_errors.get(&container.name).cloned())
+                },
                 rejection: self.rejection(&pod, &node),
                 lacks_room: &|| admission::lacks_room(&pod, &node, &self.neighbours(&pod)),
                 last_look,

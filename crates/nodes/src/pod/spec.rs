@@ -62,6 +62,8 @@ pub struct Container {
     pub run_as_non_root: bool,
     pub run_as_user: Option<i64>,
     pub termination: Termination,
+    /// Does it mount parts of volumes whose names have variables in them?
+    pub has_path_expressions: bool,
     /// What it asks for, as it is written.
     pub resources: Arc<Resources>,
     /// Resources that it has to be restarted for when they change.
@@ -237,6 +239,14 @@ struct WireContainer {
     security_context: WireSecurity,
     termination_message_path: Istr,
     termination_message_policy: Istr,
+    #[serde(deserialize_with = "or_default")]
+    volume_mounts: Vec<WireMount>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireMount {
+    sub_path_expr: Istr,
 }
 
 #[derive(Deserialize, Default)]
@@ -363,6 +373,10 @@ impl WireContainer {
             run_as_non_root: non_root.unwrap_or(false),
             run_as_user: own.run_as_user.or(pod.run_as_user),
             is_sidecar: false,
+            has_path_expressions: self
+                .volume_mounts
+                .iter()
+                .any(|mount| !mount.sub_path_expr.is_empty()),
             termination: Termination {
                 path: self.termination_message_path,
                 falls_back: self.termination_message_policy == "FallbackToLogsOnError",

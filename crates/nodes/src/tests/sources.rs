@@ -246,3 +246,65 @@ async fn a_container_is_resized_in_place_or_waits_for_room() {
     assert_eq!(condition(&back, "PodResizePending"), &Value::Null);
     assert_eq!(condition(&back, "Ready")["status"], "True");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_volume_is_named_by_variables() {
+    use crate::{Containers, ExecRequest, Output};
+    use futures_util::StreamExt;
+
+    let config = Config::with_nodes(1);
+    let world = world(config.clone()).await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"},
+        "data": {"web": "for web", "key": "web", "empty": "", "up": ".."}});
+    world.create(&MAPS, map).await;
+    let made = |name: &str, expression: &str| {
+        let variable = |name: &str, key: &str| json!({"name": name, "valueFrom": {"configMapKeyRef": {"name": "app", "key": key}}});
+        let items = json!([{"key": "web", "path": "files/web/a"}]);
+        let container = json!({
+            "name": "web", "image": "nginx", "env": [variable("WHO", "key"), variable("NOTHING", "empty"), variable("UP", "up")],
+            "volumeMounts": [{"name": "app", "mountPath": "/etc/app", "subPathExpr": expression}],
+        });
+        let volumes = json!([{"name": "app", "configMap": {"name": "app", "items": items}}]);
+        pod(
+            name,
+            json!({"spec": {"containers": [container], "volumes": volumes}}),
+        )
+    };
+    world.create(&PODS, made("web", "files/$(WHO)")).await;
+    for (name, expression) in [
+        ("unknown", "$(HOSTNAME)"),
+        ("empty", "$(NOTHING)"),
+        ("up", "$(UP)/x"),
+    ] {
+        world.create(&PODS, made(name, expression)).await;
+    }
+    pass(&world, 2).await;
+    let state = async |name: &str| {
+        let found = world.get(&PODS, name).await.unwrap();
+        found["status"]["containerStatuses"][0]["state"].clone()
+    };
+    let waits = |message: &str| json!({"waiting": {"reason": "CreateContainerConfigError", "message": message}});
+    assert_eq!(state("unknown").await, waits("missing value for HOSTNAME"));
+    assert_eq!(state("empty").await, waits("missing value for NOTHING"));
+    let up = "unable to provision SubPath `../x`: must not contain '..'";
+    assert_eq!(state("up").await, waits(up));
+    assert!(state("web").await["running"].is_object());
+    let request = ExecRequest {
+        pod: world.get(&PODS, "web").await.unwrap(),
+        container: "web".to_owned(),
+        command: ["cat", "/etc/app/a"].map(str::to_owned).to_vec(),
+    };
+    let containers = Containers::new(world.client.clone(), world.clock.clone(), &config);
+    let outputs: Vec<Output> = containers.exec(request).await.unwrap().collect().await;
+    assert_eq!(outputs[0], Output::Stdout(bytes::Bytes::from("for web")));
+    // It goes on when the variable has a value.
+    let more = json!({"data": {"empty": "files"}});
+    let patch = client::Patch::Merge(bytes::Bytes::from(more.to_string()));
+    world
+        .user
+        .patch(&MAPS, "default", "app", None, &patch)
+        .await
+        .unwrap();
+    pass(&world, 11).await;
+    assert!(state("empty").await["running"].is_object());
+}
