@@ -235,7 +235,7 @@ fn one<'a>(pod: &'a Pod, container: &'a Container, status: &'a ContainerStatus) 
         ),
         ContainerState::Terminated(end) => (
             State::Terminated(ended(end, id(status.restart_count))),
-            true,
+            end.started_at.is_some() || status.last.is_some(),
         ),
     };
     let last_run = match &status.state {

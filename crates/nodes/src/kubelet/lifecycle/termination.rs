@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{Istr, MicroTime};
 
 use super::Course;
-use crate::pod::{ContainerState, Phase};
+use crate::pod::{ContainerState, ContainerStatus, Phase, Terminated};
 
 /// UPSTREAM: what a process that had to be killed exits with (128 + SIGKILL).
 pub(super) const KILLED: i32 = 137;
@@ -35,12 +35,13 @@ impl Course<'_> {
         if self.is_running() && !self.waited_to_stop() {
             self.tell_killing();
         }
-        let nothing_ran = self.status.start_time.is_none();
+        if self.status.start_time.is_none() {
+            self.admit();
+        }
         self.stop_everything(exit_code);
-        self.status.phase = if exit_code == 0 && !nothing_ran {
-            self.final_phase()
-        } else {
-            Phase::Failed
+        self.status.phase = match exit_code {
+            0 => self.final_phase(),
+            _ => Phase::Failed,
         };
         self.set_conditions(true);
         self.outcome.delete = true;
@@ -116,7 +117,7 @@ impl Course<'_> {
         }
     }
 
-    /// Every container that still runs ends now; those that wait never will run.
+    /// Every container that still runs ends now; those that wait never will run, and are said to be lost.
     pub(super) fn stop_everything(&mut self, exit_code: i32) {
         let now = self.now;
         let status = &mut self.status;
@@ -132,12 +133,61 @@ impl Course<'_> {
             status.ready = false;
             status.started = false;
         }
+        self.end_those_that_wait();
+        let status = &mut self.status;
         let inits = self.pod.spec.init_containers.iter();
         for (container, status) in inits.zip(&mut status.init_containers) {
             let is_done =
                 matches!(&status.state, ContainerState::Terminated(end) if end.exit_code == 0);
             status.ready = is_done && !container.is_sidecar;
         }
+    }
+
+    /// UPSTREAM: `TerminatePod`: a container that had its turn and whose end is not known counts as failed.
+    fn end_those_that_wait(&mut self) {
+        let is_deleted = self.pod.metadata.is_terminating();
+        let mains = match self.has_initialized() {
+            true => self.status.containers.len(),
+            false => 0,
+        };
+        let has_begun = |status: &ContainerStatus| {
+            !matches!(status.state, ContainerState::Waiting { .. }) || status.last.is_some()
+        };
+        let inits = &mut self.status.init_containers;
+        // UPSTREAM: the first one always has its turn.
+        let begun = inits.iter().rposition(has_begun).unwrap_or(0) + 1;
+        let waiting = inits
+            .iter_mut()
+            .take(begun)
+            .chain(&mut self.status.containers[..mains])
+            .filter(|status| matches!(status.state, ContainerState::Waiting { .. }));
+        for status in waiting {
+            // A container that backs off will not run again: its last run is what there is to say of it.
+            let last = status.last.as_ref().filter(|end| end.started_at.is_some());
+            let end = last.filter(|_| is_deleted).cloned();
+            status.state = ContainerState::Terminated(end.unwrap_or_else(lost));
+        }
+    }
+
+    /// UPSTREAM: has a main container begun, or is the last init container done?
+    fn has_initialized(&self) -> bool {
+        let held = &self.pod.status;
+        let mut main = held.containers.iter();
+        let Some(last) = self.pod.spec.init_containers.last() else {
+            return true;
+        };
+        if main
+            .any(|one| one.last.is_some() || !matches!(one.state, ContainerState::Waiting { .. }))
+        {
+            return true;
+        }
+        held.init_containers
+            .last()
+            .is_some_and(|status| match &status.state {
+                ContainerState::Running { .. } => last.is_sidecar && status.started,
+                ContainerState::Terminated(end) => !last.is_sidecar && end.exit_code == 0,
+                ContainerState::Waiting { .. } => false,
+            })
     }
 
     /// A pod whose containers all ended well has succeeded, even if it was told to end.
@@ -167,5 +217,15 @@ impl Course<'_> {
             String::new(),
         );
         self.set_conditions(true);
+    }
+}
+
+/// The end of a container that nobody has seen.
+fn lost() -> Terminated {
+    Terminated {
+        exit_code: KILLED,
+        reason: Istr::from("ContainerStatusUnknown"),
+        message: Istr::from("The container could not be located when the pod was terminated"),
+        ..Terminated::default()
     }
 }

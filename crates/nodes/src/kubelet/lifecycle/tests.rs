@@ -1,5 +1,6 @@
 //! Pods are followed through virtual time: each change of their status is a line.
 
+mod lost;
 mod restarts;
 
 use expect_test::{Expect, expect};
@@ -484,7 +485,7 @@ fn a_deleted_pod_stops_and_goes() {
     let unstarted = annotated(json!({"steersman.dev/start-delay": "1h"}));
     expect![[r#"
         0s Pending main:ContainerCreating
-        5s Failed main:ContainerCreating | DELETE"#]]
+        5s Failed main:ContainerStatusUnknown(137) | DELETE"#]]
     .assert_eq(&follow(unstarted, 1000, Some(5)));
 }
 
