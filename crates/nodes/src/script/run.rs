@@ -13,8 +13,11 @@ const MOST_ROUNDS: u32 = 2_000;
 /// What is kept of one stretch of time.
 const MOST_PRINTED: usize = 10_000;
 
-/// What a file or a variable holds: a loop that doubles one must come to an end. Twice what Linux hands to a process.
-const LONGEST: usize = 256 * 1024;
+/// What a file, a variable or a line holds: a loop that doubles one must come to an end. Twice what Linux hands to a process.
+pub(super) const LONGEST: usize = 256 * 1024;
+
+/// What is printed in one stretch of time, and what all files and variables hold: many of the longest would take gigabytes.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
 
 /// Longer than any cluster runs.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -91,6 +94,8 @@ struct Player {
     to: MicroTime,
     code: i32,
     printed: Vec<Printed>,
+    printed_bytes: usize,
+    kept_bytes: usize,
     takes_files_for_granted: bool,
 }
 
@@ -111,6 +116,8 @@ impl Player {
             to,
             code: 0,
             printed: Vec::new(),
+            printed_bytes: 0,
+            kept_bytes: 0,
             takes_files_for_granted: false,
         }
     }
@@ -165,14 +172,14 @@ impl Player {
             Run::Status(status) => code = *status,
             Run::Assign(name, value) => {
                 let value = self.expand(value);
-                if value.len() <= LONGEST {
+                let held = self.around.environment.get(name);
+                if self.makes_room(held.map_or(0, String::len), value.len()) {
                     self.around.environment.insert(name.clone(), value);
                 }
             }
             Run::Echo { words, newline } => {
-                let words: Vec<String> = words.iter().map(|word| self.expand(word)).collect();
                 let end = if *newline { "\n" } else { "" };
-                self.print(to, format!("{}{end}", words.join(" ")));
+                self.print(to, format!("{}{end}", self.line(words)));
             }
             Run::Date(format) => {
                 let text = match format {
@@ -296,6 +303,31 @@ impl Player {
         word.expand(&self.around, self.now)
     }
 
+    fn line(&self, words: &[Word]) -> String {
+        let mut line = String::new();
+        for (place, word) in words.iter().enumerate() {
+            let word = self.expand(word);
+            if line.len() + word.len() > LONGEST {
+                break;
+            }
+            if place > 0 {
+                line.push(' ');
+            }
+            line.push_str(&word);
+        }
+        line
+    }
+
+    /// Whether something may become so long; it counts from then on.
+    fn makes_room(&mut self, from: usize, to: usize) -> bool {
+        let kept = self.kept_bytes.saturating_sub(from) + to;
+        let is_room = kept <= MOST_BYTES;
+        if is_room {
+            self.kept_bytes = kept;
+        }
+        is_room
+    }
+
     fn print(&mut self, to: &Sink, text: String) {
         let to_stderr = match to {
             Sink::Stdout => false,
@@ -303,7 +335,10 @@ impl Player {
             Sink::Nowhere => return,
             Sink::File(path) => return self.write(path, &text),
         };
-        if self.now > self.from && self.now <= self.to && self.printed.len() < MOST_PRINTED {
+        let is_room =
+            self.printed.len() < MOST_PRINTED && self.printed_bytes + text.len() <= MOST_BYTES;
+        if self.now > self.from && self.now <= self.to && is_room {
+            self.printed_bytes += text.len();
             self.printed.push(Printed {
                 at: self.now,
                 to_stderr,
@@ -326,8 +361,11 @@ impl Player {
                     self.print(&Sink::Stderr, why);
                     return None;
                 }
-                let is_kept = *append && matches!(self.around.files.get(&path), Some(Ok(_)));
+                let held = self.around.files.get(&path);
+                let is_kept = *append && matches!(held, Some(Ok(_)));
                 if !is_kept {
+                    let held = held.map_or(0, |held| held.as_ref().map_or(0, String::len));
+                    self.makes_room(held, 0);
                     self.around.files.insert(path.clone(), Ok(String::new()));
                 }
                 Sink::File(path)
@@ -336,8 +374,13 @@ impl Player {
     }
 
     fn write(&mut self, path: &str, text: &str) {
-        if let Some(Ok(held)) = self.around.files.get_mut(path)
-            && held.len() + text.len() <= LONGEST
+        let held = match self.around.files.get(path) {
+            Some(Ok(held)) => held.len(),
+            _ => return,
+        };
+        if held + text.len() <= LONGEST
+            && self.makes_room(held, held + text.len())
+            && let Some(Ok(held)) = self.around.files.get_mut(path)
         {
             held.push_str(text);
         }

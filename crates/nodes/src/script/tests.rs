@@ -242,3 +242,20 @@ fn a_loop_that_doubles_what_it_keeps_comes_to_an_end() {
     let longest = files.values().flatten().map(String::len).max();
     assert_eq!(longest, Some(256 * 1024));
 }
+
+#[test]
+fn many_of_the_longest_take_no_more_than_a_few_megabytes() {
+    let copies: String = (0..100)
+        .map(|at| format!("A{at}=$X; echo $X > /f{at}; echo $X; "))
+        .collect();
+    let doubled = "X=$X$X; ".repeat(18);
+    let many = format!("X=x; {doubled}{copies} echo {}", "$X".repeat(100));
+    let start = Time::from_unix(0).micro();
+    let script = Script::parse(&["sh", "-c", &many]).unwrap();
+    let before = start.minus(Duration::from_secs(1));
+    let done = script.perform(&around(), start, before, start);
+    let files: usize = done.files.values().flatten().map(String::len).sum();
+    let printed: usize = done.printed.iter().map(|one| one.text.len()).sum();
+    assert!(files <= 8 << 20, "files hold {files}");
+    assert!(printed <= 8 << 20, "printed {printed}");
+}

@@ -5,6 +5,7 @@ use std::str::Chars;
 
 use api::MicroTime;
 
+use super::run::LONGEST;
 use super::{Surroundings, Target, parse::NotUnderstood};
 
 /// A word, made of parts that are put together when it is used.
@@ -45,13 +46,24 @@ impl Word {
     }
 
     pub(super) fn expand(&self, around: &Surroundings, at: MicroTime) -> String {
-        let part = |part: &Part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Variable(name) => around.environment.get(name).cloned().unwrap_or_default(),
-            Part::Date => date(at),
-            Part::Hostname => around.hostname.clone(),
-        };
-        self.0.iter().map(part).collect()
+        let mut expanded = String::new();
+        for part in &self.0 {
+            let dated;
+            let text = match part {
+                Part::Text(text) => text,
+                Part::Variable(name) => around.environment.get(name).map_or("", String::as_str),
+                Part::Date => {
+                    dated = date(at);
+                    &dated
+                }
+                Part::Hostname => &around.hostname,
+            };
+            if expanded.len() + text.len() > LONGEST {
+                break;
+            }
+            expanded.push_str(text);
+        }
+        expanded
     }
 
     /// `NAME=value`, cut in two.
