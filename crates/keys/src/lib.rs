@@ -1,8 +1,8 @@
 //! Keys that sign and verify: service account tokens and certificates. RSA, or ECDSA on P-256 or P-384.
 //!
-//! With ring, which is there for TLS, and not by the crate `jsonwebtoken`: it would bring a second library for cryptography
-//! (C, or an `rsa` with an open advisory), read no SEC 1 keys, and leave the names of keys to us all the same.
+//! With ring, which is there for TLS, and not by a JWT library: docs/adr/0013-tokens.md says why.
 
+pub mod jws;
 mod private;
 mod public;
 

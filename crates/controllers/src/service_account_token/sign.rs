@@ -1,9 +1,7 @@
 //! Signing of service account tokens, as API servers verify them: RS256, ES256 or ES384 by the key.
 
 use api::json::write_go_string;
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use keys::{KeyError, PrivateKey, PublicKey};
+use keys::{KeyError, PrivateKey, PublicKey, jws};
 
 /// A private key and the name by which API servers find its public half.
 pub struct Signer {
@@ -49,11 +47,7 @@ impl Signer {
             ("sub", &subject),
         ];
         let header = object(&[("alg", self.public.algorithm()), ("kid", self.key_id())]);
-        let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
-        let message = format!("{}.{}", encode(&header), encode(&object(&claims)));
-        let signature = self.private.sign(message.as_bytes())?;
-        let signature = BASE64_URL_SAFE_NO_PAD.encode(signature);
-        Ok(format!("{message}.{signature}"))
+        Ok(jws::sign(&self.private, &header, &object(&claims))?)
     }
 }
 
