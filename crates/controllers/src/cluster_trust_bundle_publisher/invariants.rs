@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use api::decision::counted;
 use api::kinds::ClusterTrustBundle;
 
-use super::plan::{bundle_name, plan};
+use super::plan::bundle_name;
 use super::{DESCRIPTOR, SIGNER};
 use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
 
@@ -29,12 +30,8 @@ impl Oracle for TrustBundleOracle {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        // Without the gate nobody publishes.
         let bundles = world.store::<ClusterTrustBundle>().list();
-        match bundles.is_empty() {
-            true => Ok(()),
-            false => converged(&bundles, world.run.root_ca),
-        }
+        converged(&bundles, world.run.root_ca)
     }
 }
 
@@ -42,11 +39,11 @@ impl Oracle for TrustBundleOracle {
 pub fn converged(bundles: &[Arc<ClusterTrustBundle>], root_ca: &str) -> Verdict {
     let own = bundles.iter();
     let own = own.filter(|bundle| bundle.spec.signer_name == SIGNER);
-    let own: Vec<Arc<ClusterTrustBundle>> = own.cloned().collect();
-    match plan(SIGNER, &own, root_ca).steps.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
-            "the trust bundles of {SIGNER} are not as they should be"
+    match own.collect::<Vec<_>>().as_slice() {
+        [one] if *one.spec.trust_bundle == *root_ca => Ok(()),
+        others => Err(format!(
+            "{SIGNER} has {}, and not one with the root certificates",
+            counted(others.len(), "trust bundle")
         )),
     }
 }

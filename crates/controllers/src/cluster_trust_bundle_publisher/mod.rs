@@ -14,6 +14,7 @@
 //! **Deliberate differences**: a server that has neither is asked again, where upstream does not start the controller;
 //! deletions carry the uid.
 
+mod actions;
 mod invariants;
 mod plan;
 
@@ -53,6 +54,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, SIGNER, root_ca))
     }),
     oracle: Some(|| Box::<TrustBundleOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "kube-apiserver-serving-clustertrustbundle-publisher-controller",
         "",
@@ -99,11 +101,11 @@ fn measured(metrics: &Metrics) -> SyncMetrics {
         metrics,
         [
             "clustertrustbundle_publisher_sync_total",
-            "Looks at cluster trust bundles, by the code of the answer",
+            "Syncs of cluster trust bundles, by the code of the answer",
         ],
         [
             "clustertrustbundle_publisher_sync_duration_seconds",
-            "How long a look at cluster trust bundles took, by the code of the answer",
+            "Duration of syncs of cluster trust bundles, by the code of the answer",
         ],
     )
 }

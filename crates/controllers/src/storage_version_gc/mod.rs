@@ -14,6 +14,7 @@
 //! **Deliberate differences**: a lease that cannot be read, for another reason than that it is gone, is read again, where
 //! upstream removes its entries; deletions carry uid and revision.
 
+mod actions;
 mod invariants;
 mod plan;
 
@@ -43,6 +44,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     queues: &["storage_version_garbage_collector_storageversions"],
     build: Some(|ctx| Some(controller(ctx).into())),
     oracle: Some(|| Box::<StorageVersionOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "storageversion-garbage-collector-controller",
         "storage-version-gc",

@@ -21,6 +21,7 @@
 //! the stream of metadata of the resource is shared with the collector if that runs, and open while a migration needs it;
 //! the stored versions of a definition stay if the migration failed, where upstream removes the old ones all the same.
 
+mod actions;
 mod definition;
 mod invariants;
 mod plan;
@@ -56,6 +57,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ],
     build: Some(|ctx| Some(controller(ctx, &ctx.environment.streams))),
     oracle: Some(|| Box::<MigrationOracle>::default()),
+    actions: &actions::ACTIONS,
     ..Descriptor::named(
         "storage-version-migrator-controller",
         "svm",

@@ -1,5 +1,6 @@
 //! Managers: alone, or two that contend for the lease.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,8 +40,8 @@ impl Drop for Running {
 /// Where managers contend, as upstream's do.
 pub(crate) const LEASE: (&str, &str) = ("kube-system", "kube-controller-manager");
 
-/// What every namespace is to trust. Nobody here looks into it.
-pub(crate) const ROOT_CA: &str = "the root of all trust\n";
+/// What every namespace is to trust.
+pub(crate) const ROOT_CA: &str = CA_CERTIFICATE;
 
 /// Signs tokens. An RSA key, because its signatures are the same each time.
 const SERVICE_ACCOUNT_KEY: &[u8] =
@@ -51,13 +52,31 @@ const CA_CERTIFICATE: &str = include_str!("../../../controllers/src/certificates
 const CA_KEY: &str = include_str!("../../../controllers/src/certificates/testdata/ca.key");
 
 /// Old tokens go after a day: runs of a year are for others. Nodes come without ranges of addresses, and get them.
-const FLAGS: [&str; 5] = [
-    "--controllers=*,bootstrapsigner,tokencleaner",
-    "--feature-gates=DRADeviceTaintRules=true,DRAResourcePoolStatus=true,GenericWorkload=true",
+const FLAGS: [&str; 3] = [
     "--legacy-service-account-token-clean-up-period=24h",
     "--allocate-node-cidrs",
     "--cluster-cidr=10.64.0.0/16",
 ];
+
+/// Gates under which a controller that runs anyway does more.
+const MORE_GATES: [&str; 1] = ["DRADeviceTaintRules"];
+
+/// All controllers, also those that are off by default.
+fn flags() -> Vec<String> {
+    let off = controllers::built().filter(|descriptor| !descriptor.on_by_default);
+    let names: String = off
+        .map(|descriptor| format!(",{}", descriptor.name))
+        .collect();
+    let gates = controllers::built().flat_map(|descriptor| descriptor.gates);
+    let gates: BTreeSet<&str> = gates.copied().chain(MORE_GATES).collect();
+    let gates: Vec<String> = gates.iter().map(|gate| format!("{gate}=true")).collect();
+    let mut flags = vec![
+        format!("--controllers=*{names}"),
+        format!("--feature-gates={}", gates.join(",")),
+    ];
+    flags.extend(FLAGS.map(str::to_owned));
+    flags
+}
 
 impl Cluster {
     /// The one manager, which leads without asking anyone.
@@ -186,7 +205,7 @@ impl Cluster {
 /// The flags that every manager here runs with. Reading all of them takes longer than starting one.
 pub(crate) fn default_options() -> &'static Options {
     static OPTIONS: OnceLock<Options> = OnceLock::new();
-    OPTIONS.get_or_init(|| match Options::parse(FLAGS, "simulator") {
+    OPTIONS.get_or_init(|| match Options::parse(flags(), "simulator") {
         Ok(Command::Run(options)) => *options,
         _ => unreachable!("the default flags are valid"),
     })
@@ -198,4 +217,19 @@ fn ahead(clock: &Clock, by: Duration) -> Clock {
     }
     let (clock, by) = (clock.clone(), i64::try_from(by.as_micros()).unwrap_or(0));
     Clock::new(move || MicroTime::from_unix_micros(clock.now().unix_micros() + by))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The oracle of one that does not run can find nothing.
+    #[test]
+    fn every_controller_runs() {
+        let options = default_options();
+        let running = select(&options.config.generic.controllers, &options.gates);
+        let running: BTreeSet<&str> = running.iter().map(|it| it.name).collect();
+        let built: BTreeSet<&str> = controllers::built().map(|it| it.name).collect();
+        assert_eq!(running, built);
+    }
 }
