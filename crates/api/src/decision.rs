@@ -4,6 +4,8 @@
 //! these as JSON, and `steersman why`, `preview` and the dashboard read the same types back. Nobody parses a
 //! sentence: what a program needs to know stands in a field.
 
+pub mod reasons;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Certificate signing requests: who may approve them, why they were not approved or signed, and when they are deleted.
 
 use api::Time;
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -76,7 +76,7 @@ fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         let verdict = format!("is approved, and nobody has signed it for {signer}");
         (why, verdict)
     } else if let Some(refusal) = unsignable(facts) {
-        if &*refusal.reason == "Malformed" {
+        if &*refusal.reason == reasons::MALFORMED {
             draft.offer(another());
         }
         let why = refusal.why.to_string();
@@ -103,8 +103,14 @@ fn unsignable(facts: &Facts) -> Option<Line> {
     let signing = decided.iter().find(|decided| decided.controller == SIGNING);
     let last = signing?.decisions.last()?;
     let mut lines = last.lines.iter();
-    let found =
-        lines.find(|line| ["NoAuthority", "CannotSign", "Malformed"].contains(&&*line.reason));
+    let found = lines.find(|line| {
+        [
+            reasons::NO_AUTHORITY,
+            reasons::CANNOT_SIGN,
+            reasons::MALFORMED,
+        ]
+        .contains(&&*line.reason)
+    });
     found.cloned()
 }
 

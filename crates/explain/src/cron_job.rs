@@ -2,7 +2,7 @@
 
 use api::Time;
 use api::cron::{Schedule, Zone};
-use api::decision::{Class, Line, counted};
+use api::decision::{Class, Line, counted, reasons};
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -22,7 +22,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     note_last_times(facts, draft);
     let lines = last_lines(facts);
     if let Some(failure) = failure(facts) {
-        let what = match lines.iter().any(|line| line.reason == "Starts") {
+        let what = match lines.iter().any(|line| line.reason == reasons::STARTS) {
             true => "cannot start its job",
             false => "reconcile keeps failing",
         };
@@ -33,12 +33,12 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     }
     let wait = lines.iter().find(|line| line.class == Class::Waits);
     match (wait, next_run(cron_job, &jobs, facts.now)) {
-        (Some(wait), _) if wait.reason == "StillActive" => {
+        (Some(wait), _) if wait.reason == reasons::STILL_ACTIVE => {
             let verdict = format!("did not run: {}; {}", wait.why, next(facts, &jobs, wait));
             draft.explanation.waits.clear();
             draft.conclude(State::Progressing, verdict);
         }
-        (Some(wait), _) if wait.reason == "NextRun" => {
+        (Some(wait), _) if wait.reason == reasons::NEXT_RUN => {
             draft.explanation.waits.clear();
             conclude_next(facts, &jobs, next(facts, &jobs, wait), draft);
         }
@@ -54,12 +54,12 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
 
 /// What keeps the controller from starting any job, until somebody does something.
 const STOPS: [&str; 6] = [
-    "Suspended",
-    "UnknownTimeZone",
-    "UnparseableSchedule",
-    "InvalidSchedule",
-    "NameTaken",
-    "BeingDeleted",
+    reasons::SUSPENDED,
+    reasons::UNKNOWN_TIME_ZONE,
+    reasons::UNPARSEABLE_SCHEDULE,
+    reasons::INVALID_SCHEDULE,
+    reasons::NAME_TAKEN,
+    reasons::BEING_DELETED,
 ];
 
 fn conclude_stopped(facts: &Facts, line: &Line, draft: &mut Draft<'_>) {
@@ -68,7 +68,7 @@ fn conclude_stopped(facts: &Facts, line: &Line, draft: &mut Draft<'_>) {
     let said = sentence(line, facts.now);
     draft.explanation.sees.retain(|seen| *seen != said);
     match &*line.reason {
-        "Suspended" => {
+        reasons::SUSPENDED => {
             let name = text(cron_job, "/metadata/name");
             let command = format!(
                 "patch cronjob {name} --type=merge -p '{{\"spec\":{{\"suspend\":false}}}}'"
@@ -82,8 +82,10 @@ fn conclude_stopped(facts: &Facts, line: &Line, draft: &mut Draft<'_>) {
             draft.conclude(State::Stuck, verdict);
         }
         // Its deletion is explained as that of any object.
-        "BeingDeleted" => {}
-        "InvalidSchedule" => draft.conclude(State::Stuck, format!("never runs: {}", line.why)),
+        reasons::BEING_DELETED => {}
+        reasons::INVALID_SCHEDULE => {
+            draft.conclude(State::Stuck, format!("never runs: {}", line.why))
+        }
         _ => draft.conclude(State::Stuck, format!("does not run: {}", line.why)),
     }
 }
@@ -122,7 +124,7 @@ fn is_denser_than_names(cron_job: &Value) -> bool {
 fn conclude_next(facts: &Facts, jobs: &[&Value], next: String, draft: &mut Draft<'_>) {
     let missed = last_lines(facts)
         .into_iter()
-        .find(|line| line.reason == "PastDeadline");
+        .find(|line| line.reason == reasons::PAST_DEADLINE);
     if let Some(missed) = missed {
         let verdict = format!("{}; {next}", sentence(&missed, facts.now));
         return draft.conclude(State::Progressing, verdict);

@@ -99,7 +99,7 @@ fn conclude(facts: &Facts, draft: &mut Draft<'_>, wanted: i64, problem: &Found) 
         draft.offer(help::on(
             facts,
             &format!("rollout resume {name}"),
-            "lets the rollout go on",
+            "resumes the rollout",
         ));
         draft.conclude(State::Stuck, format!("is paused: {count}"));
     } else if seen && (updated, available, all) == (wanted, wanted, wanted) {

@@ -1,7 +1,7 @@
 //! Claims for devices: who reserves them, and why they are not allocated; pods that wait for devices, or whose device is
 //! tainted.
 
-use api::decision::counted;
+use api::decision::{counted, reasons};
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -202,7 +202,12 @@ pub(crate) fn unclaimed(facts: &Facts, pod: &Value) -> Option<Unclaimed> {
         return None;
     }
     if let Some(wait) = storage::waits(facts, pod)
-        && ["NoClaim", "ClaimRefused", "TooManyConsumers"].contains(&&*wait.reason)
+        && [
+            reasons::NO_CLAIM,
+            reasons::CLAIM_REFUSED,
+            reasons::TOO_MANY_CONSUMERS,
+        ]
+        .contains(&&*wait.reason)
     {
         let told = sentence(&wait, facts.now);
         return Some(Unclaimed::NoClaim(format!("for devices it {told}")));
@@ -240,7 +245,8 @@ pub(crate) fn tainted(facts: &Facts, pod: &Value) -> Option<String> {
         .iter()
         .filter_map(|decided| decided.decisions.last());
     let mut lines = last.flat_map(|decision| decision.lines.iter());
-    let found = lines.find(|line| ["EvictedLater", "Evicted"].contains(&&*line.reason))?;
+    let found =
+        lines.find(|line| [reasons::EVICTED_LATER, reasons::EVICTED].contains(&&*line.reason))?;
     let told = sentence(found, facts.now);
     Some(match text(pod, "/metadata/deletionTimestamp") {
         "" => format!("its device is tainted: it {told}"),

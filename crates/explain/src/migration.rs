@@ -1,5 +1,6 @@
 //! Migrations of stored objects to another version: how far they are, and why they are stuck.
 
+use api::decision::reasons;
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -41,7 +42,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         let told = sentence(&wait, facts.now);
         let state = match &*wait.reason {
             // Only somebody who serves the resource helps.
-            "NotServed" => State::Stuck,
+            reasons::NOT_SERVED => State::Stuck,
             _ => State::Progressing,
         };
         return draft.conclude(state, told);

@@ -1,6 +1,7 @@
 //! Nodes: whether their kubelets post status, what they lack, and what their taints do to pods.
 
 use api::MicroTime;
+use api::decision::reasons;
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -88,7 +89,7 @@ fn lacks_range(facts: &Facts, node: &Value) -> Option<String> {
     if !text(node, "/spec/podCIDR").is_empty() {
         return None;
     }
-    let wait = storage::waits(facts, node).filter(|wait| wait.reason == "Exhausted");
+    let wait = storage::waits(facts, node).filter(|wait| wait.reason == reasons::EXHAUSTED);
     if let Some(wait) = wait {
         return Some(sentence(&wait, facts.now));
     }

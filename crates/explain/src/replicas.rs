@@ -1,6 +1,6 @@
 //! ReplicaSets and ReplicationControllers, and what all owners of pods have in common.
 
-use api::decision::{Class, Decision, Line, agree, counted};
+use api::decision::{Class, Decision, Line, agree, counted, reasons};
 use serde_json::Value;
 
 use crate::facts::{Facts, kind_of};
@@ -207,7 +207,13 @@ fn failed_decision(facts: &Facts, object: &Value) -> Option<Decision> {
 }
 
 /// The reasons of workload controllers to create pods.
-const CREATES_PODS: [&str; 5] = ["TooFew", "Creates", "Missing", "Surge", "Replaces"];
+const CREATES_PODS: [&str; 5] = [
+    reasons::TOO_FEW,
+    reasons::CREATES,
+    reasons::MISSING,
+    reasons::SURGE,
+    reasons::REPLACES,
+];
 
 fn creates_pods(decision: &Decision) -> bool {
     let creates = |line: &Line| line.class == Class::Acts && CREATES_PODS.contains(&&*line.reason);

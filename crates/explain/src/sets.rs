@@ -1,6 +1,6 @@
 //! StatefulSets and DaemonSets.
 
-use api::decision::{agree, counted};
+use api::decision::{agree, counted, reasons};
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -177,13 +177,13 @@ fn help_by_decision(facts: &Facts, draft: &mut Draft<'_>) -> bool {
         let lines = decided.decisions.last().map(|last| last.lines.clone());
         for line in lines.iter().flat_map(|lines| lines.iter()) {
             match (&*line.reason, &line.object) {
-                ("AwaitsSuperseded", Some(pod)) => {
+                (reasons::AWAITS_SUPERSEDED, Some(pod)) => {
                     blocked = true;
                     let command = format!("delete pod {}", pod.name);
-                    let why = "lets the rollout go on with the wanted revision";
+                    let why = "resumes the rollout with the wanted revision";
                     draft.offer(help::on(facts, &command, why));
                 }
-                ("OnDelete", _) => {
+                (reasons::ON_DELETE, _) => {
                     let command = "get pods -L controller-revision-hash";
                     let why = "shows which pods are outdated; delete them when it suits you";
                     draft.offer(help::on(facts, command, why));

@@ -1,6 +1,6 @@
 //! Claims and volumes: what they are bound to, and who uses them.
 
-use api::decision::{Class, Line};
+use api::decision::{Class, Line, reasons};
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -102,20 +102,20 @@ fn conclude_pending(facts: &Facts, missing: Option<&str>, draft: &mut Draft<'_>)
     let created = time(&facts.object, "/metadata/creationTimestamp");
     let age = created.map_or(0, |created| facts.now.unix() - created.unix());
     match &*wait.reason {
-        "WaitsForProvisioner" if let Some(why) = missing.map(no_class) => {
+        reasons::WAITS_FOR_PROVISIONER if let Some(why) = missing.map(no_class) => {
             draft.conclude(State::Stuck, format!("{}: {why}", wait.what));
         }
-        "WaitsForProvisioner" if let Some(why) = provisioning_failure(facts) => {
+        reasons::WAITS_FOR_PROVISIONER if let Some(why) = provisioning_failure(facts) => {
             let command = format!("describe {}", draft.explanation.object);
             let why_help = "shows what its provisioner says, which tries again";
             draft.offer(help::on(facts, &command, why_help));
             draft.conclude(State::Stuck, format!("{}: {why}", wait.what));
         }
-        "WaitsForProvisioner" if age > PROVISIONER_PATIENCE_SECONDS => draft.conclude(
+        reasons::WAITS_FOR_PROVISIONER if age > PROVISIONER_PATIENCE_SECONDS => draft.conclude(
             State::Stuck,
             format!("{}, for {} now", wait.what, human(age)),
         ),
-        "WaitsForProvisioner" => {
+        reasons::WAITS_FOR_PROVISIONER => {
             draft.conclude(State::Progressing, sentence(&wait, facts.now));
         }
         reason if FOR_CONSUMER.contains(&reason) => {
@@ -162,12 +162,12 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
     let mut lines = last.flat_map(|decision| decision.lines.iter());
     let found = lines.find(|line| ATTACHING.contains(&&*line.reason));
     if let Some(line) = found {
-        if line.reason == "Attached" {
+        if line.reason == reasons::ATTACHED {
             return None;
         }
         let is_passing = match &*line.reason {
-            "MultiAttach" => line.until.is_some(),
-            "NotAttached" | "AttachFails" => false,
+            reasons::MULTI_ATTACH => line.until.is_some(),
+            reasons::NOT_ATTACHED | reasons::ATTACH_FAILS => false,
             _ => true,
         };
         return Some(Unattached {
@@ -217,13 +217,13 @@ pub(crate) struct Unattached {
 
 /// The reasons of what the attach-detach controller decides about a pod.
 const ATTACHING: [&str; 7] = [
-    "Attached",
-    "Attaches",
-    "AttachFails",
-    "WaitsForAttach",
-    "WaitsForDetach",
-    "MultiAttach",
-    "NotAttached",
+    reasons::ATTACHED,
+    reasons::ATTACHES,
+    reasons::ATTACH_FAILS,
+    reasons::WAITS_FOR_ATTACH,
+    reasons::WAITS_FOR_DETACH,
+    reasons::MULTI_ATTACH,
+    reasons::NOT_ATTACHED,
 ];
 
 pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {

@@ -1,7 +1,7 @@
 //! When CronJobs run, and what comes of their Jobs. Pure.
 
 use api::cron::{self, Zone};
-use api::decision::{Class, Line, agree, counted};
+use api::decision::{Class, Line, agree, counted, reasons};
 use api::{MicroTime, Time};
 use serde::Serialize;
 use serde_json::Value;
@@ -172,7 +172,11 @@ fn next(run: &Run, noted: &Noted, uid: &str) -> Option<Time> {
 }
 
 /// The reasons for which a controller starts no job at a time at which one was due.
-const SKIPS: [&str; 3] = ["StillActive", "PastDeadline", "NameTaken"];
+const SKIPS: [&str; 3] = [
+    reasons::STILL_ACTIVE,
+    reasons::PAST_DEADLINE,
+    reasons::NAME_TAKEN,
+];
 
 /// Why no job was started between two moments, in the words of the controller.
 fn why_not(decided: &[&Noticed], from: MicroTime, until: MicroTime) -> String {
@@ -188,7 +192,7 @@ fn why_not(decided: &[&Noticed], from: MicroTime, until: MicroTime) -> String {
 fn too_many_missed(run: &Run, decided: &[&Noticed], one: &Applied) -> Option<Entry> {
     decided.iter().find_map(|decision| {
         let mut lines = decision.lines.iter();
-        let line = lines.find(|line| line.reason == "TooManyMissedTimes")?;
+        let line = lines.find(|line| line.reason == reasons::TOO_MANY_MISSED_TIMES)?;
         Some(Entry {
             at: seconds(run.start, decision.at),
             object: one.object(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::decision::{Class, Line, agree, counted};
+use api::decision::{Class, Line, agree, counted, reasons};
 use api::{Key, Time};
 use serde::Serialize;
 
@@ -122,9 +122,9 @@ fn decided(run: &Run, gathered: &Gathered, noted: &Noted, workloads: &[Workload]
             continue;
         };
         // That a Job fails is an entry of its own.
-        let is_reported = |line: &&Line| workload.failure.is_some() && line.reason == "Ends";
+        let is_reported = |line: &&Line| workload.failure.is_some() && line.reason == reasons::ENDS;
         // The load that is assumed is an annotation, which a Deployment hands down.
-        let is_ours = |line: &&Line| run.is_loaded && line.reason == "Annotates";
+        let is_ours = |line: &&Line| run.is_loaded && line.reason == reasons::ANNOTATES;
         let lines = decision.lines.iter().filter(|line| !is_reported(line));
         let lines = lines.filter(|line| !is_ours(line));
         let acts: Vec<&Line> = lines.filter(|line| line.class == Class::Acts).collect();
@@ -139,18 +139,18 @@ fn decided(run: &Run, gathered: &Gathered, noted: &Noted, workloads: &[Workload]
         let asked = decision
             .lines
             .iter()
-            .filter(|line| line.reason == "Proposes");
+            .filter(|line| line.reason == reasons::PROPOSES);
         let asked: Vec<&str> = asked.map(|line| &*line.what).collect();
         let asked = asked.join(", ");
         // What they ask for now may be less than what the target goes to.
         let mut lines = decision.lines.iter();
-        let asked = match lines.find(|line| line.reason == "Stabilized") {
+        let asked = match lines.find(|line| line.reason == reasons::STABILIZED) {
             Some(held) => format!("{asked}; {}", held.why),
             None => asked,
         };
         let shown = acts.iter().take(ACTS_MAX);
         found.extend(shown.map(|line| match &*line.why {
-            "" if line.reason == "Scales" => entry(&line.what, &asked),
+            "" if line.reason == reasons::SCALES => entry(&line.what, &asked),
             why => entry(&line.what, why),
         }));
         if acts.len() > ACTS_MAX {

@@ -21,7 +21,6 @@ const SHARED: &[&str] = &[
     "descriptor",
     "discovery",
     "oracle",
-    "private_key",
     "scale",
     "service_endpoints",
     "storage",
@@ -142,6 +141,16 @@ fn check_machine_paths(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
+/// Does the first paragraph say which of the two shapes of ARCHITECTURE.md the controller has?
+fn says_shape(text: &str) -> bool {
+    let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+    let first: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    let first = first.concat().to_lowercase();
+    ["small controller", "workload", "plain `reconcile`"]
+        .iter()
+        .any(|shape| first.contains(shape))
+}
+
 /// Modules of the controllers crate that hold a controller: all but what they share.
 fn controllers(files: &[PathBuf]) -> BTreeSet<String> {
     let modules = files.iter().filter_map(|path| controller_module(path));
@@ -179,6 +188,11 @@ fn check_controller(
                  file it mirrors, deliberate differences"
             ));
         }
+        if !says_shape(text) {
+            findings.push(format!(
+                "{name}: say in the first sentences which shape it has: a small controller, or a workload"
+            ));
+        }
     }
     if REGISTRY.contains(&module.as_str()) {
         return;
@@ -214,7 +228,8 @@ mod tests {
 
     #[test]
     fn finds_what_must_not_be_there() {
-        let essay = "//! a\n//! b\n//! c\n//! d\n//! e\n";
+        let essay = "//! Jobs. A small controller.\n//!\n//! c\n//! d\n//! e\n";
+        let shapeless = "//! Jobs.\n//!\n//! A small controller.\n//! d\n//! e\n";
         let cases = [
             ("crates/api/src/a.rs", "//! Why.\n".to_owned(), 0),
             ("crates/api/src/a.rs", "fn f() {}\n".to_owned(), 1),
@@ -251,9 +266,10 @@ mod tests {
                 1,
             ),
             ("crates/controllers/src/job/mod.rs", essay.to_owned(), 0),
+            ("crates/controllers/src/job/mod.rs", shapeless.to_owned(), 1),
             (
                 "crates/controllers/src/job/mod.rs",
-                "//! Jobs.\n".to_owned(),
+                "//! A small controller.\n".to_owned(),
                 1,
             ),
             (

@@ -1,10 +1,10 @@
-//! Which volume is attached to which node.
+//! Which volume is attached to which node. Plain `Reconcile`s.
 //!
 //! **Converges**: a volume that a pod on a node needs is attached there: its driver is asked by a VolumeAttachment, or
 //! nobody has to be asked (FC, iSCSI). A volume that no pod on a node needs is detached, once the kubelet says that it
 //! does not use it; on a node that is not ready no later than after six minutes, and at once where the node is out of
 //! service. `status.volumesAttached` of nodes lists what the kubelet may use. A volume that only one node may have is not
-//! attached to a second one before the first has let it go.
+//! attached to a second one before it is detached from the first.
 //!
 //! **Woken by**: pods that come to a node, end or go; claims, volumes, attachments and CSI drivers that change; of nodes
 //! health, taints, management, and the lists of what is attached and in use; time: deadlines, back-off, and all every

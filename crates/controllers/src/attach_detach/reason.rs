@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::decision::{Line, agree};
+use api::decision::{Line, agree, reasons};
 use api::kinds::Pod;
 use api::{Istr, MicroTime, Time};
 
@@ -81,22 +81,28 @@ fn users<'a>(snapshot: &'a Snapshot, nodes: &[Istr]) -> Vec<&'a Arc<Pod>> {
 pub fn line(snapshot: &Snapshot, plan: &Plan, node: &Istr, step: &Step) -> Line {
     let name = &snapshot.name;
     match step {
-        Step::Keep => Line::states("Attached", format!("volume {name} is attached to {node}")),
-        Step::List => Line::acts("Attaches", format!("offers volume {name} to {node}")),
-        Step::Attach => Line::acts("Attaches", format!("attaches volume {name} to {node}"))
-            .because("a pod on that node needs it"),
+        Step::Keep => Line::states(
+            reasons::ATTACHED,
+            format!("volume {name} is attached to {node}"),
+        ),
+        Step::List => Line::acts(reasons::ATTACHES, format!("offers volume {name} to {node}")),
+        Step::Attach => Line::acts(
+            reasons::ATTACHES,
+            format!("attaches volume {name} to {node}"),
+        )
+        .because("a pod on that node needs it"),
         Step::AwaitAttach { error } => {
             let driver = csi_parts(&snapshot.volume).map_or("", |(driver, _)| driver);
             let what = format!("waits until volume {name} is attached to {node}");
             match error {
-                Some(error) => Line::waits("AttachFails", what)
+                Some(error) => Line::waits(reasons::ATTACH_FAILS, what)
                     .because(format!("driver {driver} says: {error}")),
-                None => Line::waits("WaitsForAttach", what)
+                None => Line::waits(reasons::WAITS_FOR_ATTACH, what)
                     .because(format!("driver {driver} has not said that it is")),
             }
         }
         Step::AwaitDeletion => Line::waits(
-            "WaitsForDetach",
+            reasons::WAITS_FOR_DETACH,
             format!("waits until volume {name} is detached from {node}, to attach it again"),
         ),
         Step::Blocked { by } => blocked(snapshot, plan, node, by),
@@ -123,7 +129,7 @@ pub fn line(snapshot: &Snapshot, plan: &Plan, node: &Istr, step: &Step) -> Line 
         }
         Step::AwaitDetach { error } => {
             let line = Line::waits(
-                "WaitsForDetach",
+                reasons::WAITS_FOR_DETACH,
                 format!("waits until volume {name} is detached from {node}"),
             );
             match error {
@@ -132,7 +138,7 @@ pub fn line(snapshot: &Snapshot, plan: &Plan, node: &Istr, step: &Step) -> Line 
             }
         }
         Step::Refuse { driver } => Line::states(
-            "NotAttached",
+            reasons::NOT_ATTACHED,
             format!("volume {name} is not attached to {node}"),
         )
         .because(format!("the FlexVolume driver {driver} is not called")),
@@ -157,7 +163,7 @@ fn blocked(snapshot: &Snapshot, plan: &Plan, node: &Istr, by: &[Istr]) -> Line {
     let at = forced_at(plan, by);
     let how = if at.is_some() { "waits to" } else { "cannot" };
     Line::waits(
-        "MultiAttach",
+        reasons::MULTI_ATTACH,
         format!("{how} attach volume {name} to {node}"),
     )
     .because(why)

@@ -1,4 +1,4 @@
-//! Cluster roles that are the sum of others.
+//! Cluster roles that are the sum of others. A small controller.
 //!
 //! **Converges**: the rules of a role with an `aggregationRule` are those of the roles that its
 //! selectors match, in order of selectors and names, each once.

@@ -1,7 +1,7 @@
 //! Why a CronJob does what it does: typed, with the line that `why` shows and the event that upstream emits.
 
 use api::Time;
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::syntax::go_quote;
 use runtime::events::EventType;
 
@@ -192,14 +192,14 @@ impl From<&Reason> for Line {
             Reason::Unread => Line::waits("Unread", "starts no job")
                 .because("the API server did not say which jobs are active"),
             Reason::BeingDeleted => {
-                Line::states("BeingDeleted", "starts no job").because("it is being deleted")
+                Line::states(reasons::BEING_DELETED, "starts no job").because("it is being deleted")
             }
             Reason::UnknownTimeZone { error, .. } => {
-                Line::states("UnknownTimeZone", "starts no job")
+                Line::states(reasons::UNKNOWN_TIME_ZONE, "starts no job")
                     .because(error.to_string())
                     .hint("set .spec.timeZone to a name of the IANA time zone database")
             }
-            Reason::Suspended => Line::states("Suspended", "starts no job")
+            Reason::Suspended => Line::states(reasons::SUSPENDED, "starts no job")
                 .because("it is suspended")
                 .hint("set .spec.suspend to false"),
             Reason::ZoneInSchedule { .. } => {
@@ -208,22 +208,25 @@ impl From<&Reason> for Line {
                     .hint("set .spec.timeZone instead")
             }
             Reason::Unparseable { error, .. } => {
-                Line::states("UnparseableSchedule", "starts no job")
+                Line::states(reasons::UNPARSEABLE_SCHEDULE, "starts no job")
                     .because(format!("its schedule cannot be read: {error}"))
                     .hint("fix .spec.schedule")
             }
-            Reason::NoNextTime { schedule } => Line::states("InvalidSchedule", "starts no job")
-                .because(format!(
-                    "its schedule {schedule} does not come within five years"
-                ))
-                .hint("fix .spec.schedule"),
-            Reason::TooManyMissed => {
-                Line::states("TooManyMissedTimes", "has missed more than 100 starts")
-                    .because("only the last one is made up for")
-                    .hint("set or decrease .spec.startingDeadlineSeconds, or check the clocks")
+            Reason::NoNextTime { schedule } => {
+                Line::states(reasons::INVALID_SCHEDULE, "starts no job")
+                    .because(format!(
+                        "its schedule {schedule} does not come within five years"
+                    ))
+                    .hint("fix .spec.schedule")
             }
+            Reason::TooManyMissed => Line::states(
+                reasons::TOO_MANY_MISSED_TIMES,
+                "has missed more than 100 starts",
+            )
+            .because("only the last one is made up for")
+            .hint("set or decrease .spec.startingDeadlineSeconds, or check the clocks"),
             Reason::PastDeadline { scheduled, seconds } => Line::states(
-                "PastDeadline",
+                reasons::PAST_DEADLINE,
                 format!("did not start the job of {scheduled}"),
             )
             .because(format!("that is past startingDeadlineSeconds ({seconds})")),
@@ -237,23 +240,27 @@ impl From<&Reason> for Line {
                     _ => ("jobs", "are"),
                 };
                 let names = jobs.join(", ");
-                Line::waits("StillActive", "waits for its next run")
+                Line::waits(reasons::STILL_ACTIVE, "waits for its next run")
                     .because(format!(
                         "{noun} {names} {verb} still active and concurrencyPolicy is Forbid"
                     ))
                     .until(*next)
             }
-            Reason::Replaces { job } => Line::acts("Replaces", format!("deletes job {job}"))
+            Reason::Replaces { job } => Line::acts(reasons::REPLACES, format!("deletes job {job}"))
                 .because("its successor is due and concurrencyPolicy is Replace"),
-            Reason::Starts { job, scheduled } => Line::acts("Starts", format!("creates job {job}"))
-                .because(format!("it is scheduled for {scheduled}")),
-            Reason::NameTaken { job } => Line::states("NameTaken", "starts no job this time")
-                .because(format!("a job {job} is there that it does not control"))
-                .hint("delete or rename that job"),
+            Reason::Starts { job, scheduled } => {
+                Line::acts(reasons::STARTS, format!("creates job {job}"))
+                    .because(format!("it is scheduled for {scheduled}"))
+            }
+            Reason::NameTaken { job } => {
+                Line::states(reasons::NAME_TAKEN, "starts no job this time")
+                    .because(format!("a job {job} is there that it does not control"))
+                    .hint("delete or rename that job")
+            }
             Reason::NextRun { schedule, zone, at } => {
                 let zone = zone.as_ref().map(|zone| format!(" ({zone})"));
                 let zone = zone.unwrap_or_default();
-                Line::waits("NextRun", "waits for its next run")
+                Line::waits(reasons::NEXT_RUN, "waits for its next run")
                     .because(format!("its schedule is {schedule}{zone}"))
                     .until(*at)
             }

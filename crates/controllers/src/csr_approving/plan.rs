@@ -1,6 +1,6 @@
 //! Which requests are recognized as those of kubelets. Pure.
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::CertificateSigningRequest;
 
 use crate::certificates::{MalformedRequest, Request, Signer, is_kubelet_client};
@@ -105,7 +105,7 @@ impl From<&Reason> for Line {
                     .hint("let that user create certificatesigningrequests/nodeclient, or approve it")
             }
             Reason::Malformed(error) => {
-                Line::states("Malformed", "cannot be approved").because(error.to_string())
+                Line::states(reasons::MALFORMED, "cannot be approved").because(error.to_string())
             }
         }
     }

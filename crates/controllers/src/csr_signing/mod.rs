@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::{Condition, ConditionStatus};
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{CERTIFICATE_FAILED, CertificateSigningRequest, CertificateSigningRequestStatus};
 use api::{Istr, Key, ObjectId, Resource, Rng};
 use base64::Engine;
@@ -138,7 +138,7 @@ impl Reconcile for SigningController {
                 }
                 Err(problem) => {
                     tracing::warn!(request = %key, signer = signer.name(), problem, "cannot sign a certificate");
-                    let line = Line::waits("CannotSign", "cannot be signed");
+                    let line = Line::waits(reasons::CANNOT_SIGN, "cannot be signed");
                     decide(line.because(problem).hint("see to the CA of this signer"));
                     Ok(Next::After(CA_RETRY))
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::CertificateSigningRequest;
 
 use crate::certificates::{MalformedRequest, Request, Signer};
@@ -98,11 +98,11 @@ impl From<&Reason> for Line {
             Reason::OtherSigner(name) => Line::states("OtherSigner", "is not signed here")
                 .because(format!("signer {name:?} is none of Kubernetes' own"))
                 .hint("see to it that somebody signs for that name"),
-            Reason::NoAuthority(signer) => Line::waits("NoAuthority", "cannot be signed")
+            Reason::NoAuthority(signer) => Line::waits(reasons::NO_AUTHORITY, "cannot be signed")
                 .because(format!("no CA is given for signer {}", signer.name()))
                 .hint("--cluster-signing-cert-file and --cluster-signing-key-file give one"),
             Reason::Malformed(error) => {
-                Line::states("Malformed", "cannot be signed").because(error.to_string())
+                Line::states(reasons::MALFORMED, "cannot be signed").because(error.to_string())
             }
         }
     }

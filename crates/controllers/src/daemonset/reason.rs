@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::decision::{Explain, Line, agree, counted};
+use api::decision::{Explain, Line, agree, counted, reasons};
 use api::kinds::Node;
 use api::{Istr, Key, ObjectId, Time};
 
@@ -104,11 +104,13 @@ impl From<&Creation> for Line {
     fn from(creation: &Creation) -> Line {
         let node = &creation.node;
         let (code, why) = match &creation.why {
-            WhyCreate::Missing => ("Missing", Cow::from("the node has none")),
-            WhyCreate::Surge { old } => ("Surge", format!("it takes over from {old}").into()),
+            WhyCreate::Missing => (reasons::MISSING, Cow::from("the node has none")),
+            WhyCreate::Surge { old } => {
+                (reasons::SURGE, format!("it takes over from {old}").into())
+            }
             WhyCreate::Replaces { old } => {
                 let why = format!("{old} is outdated and not available");
-                ("Replaces", why.into())
+                (reasons::REPLACES, why.into())
             }
         };
         Line::acts(code, format!("creates a pod on {node}"))

@@ -1,6 +1,6 @@
 //! Why a Deployment does what it does, in words that an operator would use.
 
-use api::decision::{Line, agree, counted};
+use api::decision::{Line, agree, counted, reasons};
 use api::{ObjectId, Time};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -103,11 +103,11 @@ pub enum Why {
 impl From<&Reason> for Line {
     fn from(reason: &Reason) -> Line {
         let line = match reason {
-            Reason::BeingDeleted => Line::states("BeingDeleted", "is being deleted")
+            Reason::BeingDeleted => Line::states(reasons::BEING_DELETED, "is being deleted")
                 .because("only its status is kept up to date"),
             Reason::Paused => Line::waits("Paused", "is paused")
                 .because("it scales, but rolls nothing out")
-                .hint("kubectl rollout resume lets the rollout go on"),
+                .hint("kubectl rollout resume resumes the rollout"),
             Reason::SelectsEverything => Line::states("SelectsEverything", "does nothing")
                 .because("its selector is empty and would select all pods")
                 .hint("recreate it with a selector that is not empty"),
@@ -129,13 +129,15 @@ impl From<&Reason> for Line {
                 let what = format!("creates {} with {replicas} of {wanted}", set.name);
                 let why =
                     format!("no ReplicaSet has this template, and there may be {most} in all");
-                Line::acts("Creates", what).because(why)
+                Line::acts(reasons::CREATES, what).because(why)
             }
-            Reason::Annotates { set } => Line::acts("Annotates", format!("updates {}", set.name))
-                .because("its annotations or minReadySeconds differ from the Deployment's"),
+            Reason::Annotates { set } => {
+                Line::acts(reasons::ANNOTATES, format!("updates {}", set.name))
+                    .because("its annotations or minReadySeconds differ from the Deployment's")
+            }
             Reason::Scales { set, from, to, why } => {
                 let what = format!("scales {} from {from} to {to}", set.name);
-                Line::acts("Scales", what).because(why.words())
+                Line::acts(reasons::SCALES, what).because(why.words())
             }
             Reason::NoRoom {
                 set,

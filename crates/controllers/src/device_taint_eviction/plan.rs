@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{
     AllocatedDevice, Device, DeviceTaintRule, Pod, PodClaim, ResourceClaim, ResourceSlice,
     SCHEDULING_GROUP,
@@ -209,10 +209,10 @@ impl Eviction {
         let sources: Vec<String> = self.because.iter().map(ToString::to_string).collect();
         let why = sources.join(", ");
         match self.at > now {
-            true => Line::waits("EvictedLater", "is evicted")
+            true => Line::waits(reasons::EVICTED_LATER, "is evicted")
                 .because(why)
                 .until(self.at.time()),
-            false => Line::acts("Evicted", "evicts it").because(why),
+            false => Line::acts(reasons::EVICTED, "evicts it").because(why),
         }
     }
 }

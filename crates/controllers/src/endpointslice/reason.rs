@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{AddressType, Pod, Service};
 
 use super::desired::{endpoint_ports, is_without_node};
@@ -36,7 +36,7 @@ pub fn explain(snapshot: &Snapshot, plan: &Plan<'_>) -> Vec<Line> {
     }
     if snapshot.pods.is_empty() {
         let what = format!("selects no pods with {}", snapshot.service.spec.selector);
-        let line = Line::states("SelectsNothing", what);
+        let line = Line::states(reasons::SELECTS_NOTHING, what);
         lines.push(line.hint(
             "compare spec.selector with the labels of the pods: kubectl get pods --show-labels",
         ));
@@ -58,7 +58,7 @@ fn published(plan: &FamilyPlan<'_>, is_one_of_several: bool) -> Line {
         what.push_str(&format!(", and {} not ready", all - ready));
     }
     what.push_str(&format!(" in {}", counted(plan.slices(), "slice")));
-    Line::states("Publishes", what)
+    Line::states(reasons::PUBLISHES, what)
 }
 
 fn written(plan: &FamilyPlan<'_>) -> Option<Line> {
@@ -144,22 +144,22 @@ impl Remark {
             Line::states(reason, format!("publishes {pods} as not ready")).because(why)
         };
         match self {
-            Remark::NoAddress => out("NoAddress", "no IP yet"),
-            Remark::Finished => out("Finished", "finished"),
+            Remark::NoAddress => out(reasons::NO_ADDRESS, "no IP yet"),
+            Remark::Finished => out(reasons::FINISHED, "finished"),
             Remark::NoNode => out("NodeNotFound", "there is no such node as theirs"),
             Remark::NoAddressOfFamily => {
                 let families = super::families::families(service);
                 let families: Vec<&str> = families.into_iter().map(AddressType::as_str).collect();
                 let why = format!("no usable {} address", families.join(" or "));
-                Line::states("OtherFamily", format!("leaves out {pods}")).because(why)
+                Line::states(reasons::OTHER_FAMILY, format!("leaves out {pods}")).because(why)
             }
-            Remark::NotReady => unready("NotReady", "the Ready condition is not True")
+            Remark::NotReady => unready(reasons::NOT_READY, "the Ready condition is not True")
                 .hint("kubectl describe pod: readiness probes and conditions"),
-            Remark::Terminating => unready("Terminating", "terminating"),
+            Remark::Terminating => unready(reasons::TERMINATING, "terminating"),
             Remark::NoPort => {
                 let what = format!("publishes {pods} without some ports");
                 let why = "no container has a port with the name and protocol of targetPort";
-                Line::states("PortNotFound", what)
+                Line::states(reasons::PORT_NOT_FOUND, what)
                     .because(why)
                     .hint("compare spec.ports[].targetPort with the names of containerPorts")
             }

@@ -62,7 +62,7 @@ impl Collector {
         })
     }
 
-    /// Takes the owner off the lists of its dependents, and then lets it go.
+    /// Removes the owner from the references of its dependents, and then its finalizer.
     pub(super) async fn attempt_to_orphan(self: &Arc<Collector>, uid: &Uid) -> Result<Next, Error> {
         let (item, dependents) = {
             let graph = self.graph.lock();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::decision::{Line, agree, counted};
+use api::decision::{Line, agree, counted, reasons};
 use api::{Meta, OwnerRef, Uid};
 use client::Propagation;
 
@@ -135,7 +135,9 @@ fn describe(owner: &OwnerRef) -> String {
 impl From<&Reason> for Line {
     fn from(reason: &Reason) -> Line {
         match reason {
-            Reason::BeingDeleted => Line::states("BeingDeleted", "is being deleted already"),
+            Reason::BeingDeleted => {
+                Line::states(reasons::BEING_DELETED, "is being deleted already")
+            }
             Reason::NoOwner => Line::states("NoOwner", "is kept").because("it has no owner"),
             Reason::OwnersExist => {
                 Line::states("OwnersExist", "is kept").because("all its owners exist")

@@ -1,5 +1,5 @@
-//! The garbage collector: what has lost its owners goes; what is deleted takes its dependents along. Three loops over a
-//! graph.
+//! The garbage collector: what has lost its owners is deleted; what is deleted takes its dependents along. Plain `Reconcile`s:
+//! three loops over a graph.
 //!
 //! **Converges**: no object whose owners are all gone; no dangling reference beside a living owner; no
 //! `foregroundDeletion` or `orphan` finalizer on an object whose dependents are dealt with.

@@ -1,7 +1,7 @@
 //! Why an autoscaler does what it does: typed, and what becomes of it in decisions and events.
 
 use api::Time;
-use api::decision::{Line, counted};
+use api::decision::{Line, counted, reasons};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -53,14 +53,14 @@ impl From<&Reason> for Line {
             )
             .because("it is outside minReplicas and maxReplicas"),
             Reason::Proposes { metric, replicas } => Line::states(
-                "Proposes",
+                reasons::PROPOSES,
                 format!("{metric} asks for {}", counted(*replicas, "replica")),
             ),
             Reason::Stabilized {
                 proposed,
                 kept,
                 opens_at,
-            } => Line::waits("Stabilized", format!("follows to {proposed}"))
+            } => Line::waits(reasons::STABILIZED, format!("follows to {proposed}"))
                 .because(format!(
                     "recent proposals hold it at {kept} until the stabilization window has passed"
                 ))
@@ -78,9 +78,10 @@ impl From<&Reason> for Line {
                 Line::waits(reason, format!("goes no further than {allowed}"))
                     .because(format!("{why} does not allow {wanted}"))
             }
-            Reason::Scales { from, to } => {
-                Line::acts("Scales", format!("scales its target from {from} to {to}"))
-            }
+            Reason::Scales { from, to } => Line::acts(
+                reasons::SCALES,
+                format!("scales its target from {from} to {to}"),
+            ),
             Reason::Stays { replicas } => Line::states(
                 "Stays",
                 format!("keeps its target at {}", counted(*replicas, "replica")),

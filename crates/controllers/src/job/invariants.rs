@@ -158,7 +158,7 @@ pub fn goes_forward(before: &Job, after: &Job) -> Result<(), String> {
     }
 }
 
-/// A success is written down before the pod that has it is let go: whoever dies in between can still count it.
+/// A success is written down before the finalizer is removed from the pod that has it: whoever dies in between can still count it.
 /// Of an indexed job the index is enough.
 pub fn finalizer_removed(job: &Job, pod: &Pod) -> Result<(), String> {
     let is_success = pod.status.phase == Phase::Succeeded;
@@ -176,7 +176,7 @@ pub fn finalizer_removed(job: &Job, pod: &Pod) -> Result<(), String> {
         false => {
             let (key, name) = (job.metadata.key(), &pod.metadata.name);
             Err(format!(
-                "{key} lets {name} go before it has written down that it succeeded"
+                "{key} removes the finalizer from {name} before it has noted that it succeeded"
             ))
         }
     }
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(told("| a:failed"), "");
         assert_eq!(told("condition=Complete | a:succeeded"), "");
         assert_eq!(told("indexed completions=1 | a:succeeded,ix=0"), "");
-        let early = "default/j lets a go before it has written down that it succeeded";
+        let early = "default/j removes the finalizer from a before it has noted that it succeeded";
         assert_eq!(told("| a:succeeded"), early);
     }
 }

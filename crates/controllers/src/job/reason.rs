@@ -2,7 +2,7 @@
 
 use api::Time;
 use api::conditions::Condition;
-use api::decision::{Line, counted};
+use api::decision::{Line, counted, reasons};
 
 use crate::workload::lines;
 
@@ -51,15 +51,15 @@ impl From<&Reason> for Line {
                         format!("ends ({}) and deletes {pods}", how.reason)
                     }
                 };
-                Line::acts("Ends", what).because(how.message.to_string())
+                Line::acts(reasons::ENDS, what).because(how.message.to_string())
             }
             Reason::AwaitingConsistency => lines::awaiting_consistency(),
             Reason::BeingDeleted => lines::being_deleted(),
-            Reason::Suspended { deleting: 0 } => Line::waits("Suspended", "is suspended")
+            Reason::Suspended { deleting: 0 } => Line::waits(reasons::SUSPENDED, "is suspended")
                 .hint("set spec.suspend to false to resume it"),
             Reason::Suspended { deleting } => {
                 let what = format!("deletes {}", counted(*deleting, "pod"));
-                Line::acts("Suspended", what).because("it is suspended")
+                Line::acts(reasons::SUSPENDED, what).because("it is suspended")
             }
             Reason::TooMany {
                 have,
@@ -67,14 +67,19 @@ impl From<&Reason> for Line {
                 deleting,
             } => Line::acts("TooMany", format!("deletes {}", counted(*deleting, "pod")))
                 .because(format!("it has {have} and wants {want}")),
-            Reason::TooFew { creating: 0, .. } => Line::states("TooFew", "creates no more pods")
-                .because("each index that is left has a pod or has failed"),
+            Reason::TooFew { creating: 0, .. } => {
+                Line::states(reasons::TOO_FEW, "creates no more pods")
+                    .because("each index that is left has a pod or has failed")
+            }
             Reason::TooFew {
                 have,
                 want,
                 creating,
-            } => Line::acts("TooFew", format!("creates {}", counted(*creating, "pod")))
-                .because(format!("it has {have} of {want}")),
+            } => Line::acts(
+                reasons::TOO_FEW,
+                format!("creates {}", counted(*creating, "pod")),
+            )
+            .because(format!("it has {have} of {want}")),
             Reason::BacksOff { failures, until } => {
                 let why = format!(
                     "{} failed since the last success",

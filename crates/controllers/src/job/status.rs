@@ -1,4 +1,4 @@
-//! The status that a job should have, before and after its pods were let go. Pure.
+//! The status that a job should have, before and after the tracking finalizer is removed from its pods. Pure.
 
 use std::sync::Arc;
 

@@ -184,7 +184,7 @@ impl Tracking {
         status.failed_indexes = failed;
     }
 
-    /// The end is announced before pods are let go, so that a crash in between cannot change it.
+    /// The end is announced before finalizers are removed, so that a crash in between cannot change it.
     fn announce(&mut self, ending: &Condition, now: MicroTime) {
         let held = &mut self.status.conditions;
         let interim = matches!(&*ending.type_, FAILURE_TARGET | SUCCESS_CRITERIA_MET);

@@ -1,4 +1,4 @@
-//! What is sent for a job's pods: their bodies, and how they are let go.
+//! What is sent for a job's pods: their bodies, and how their finalizer is removed.
 
 use api::Resource;
 use api::json::Node;

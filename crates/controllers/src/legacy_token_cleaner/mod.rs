@@ -1,4 +1,4 @@
-//! Tokens that were made for every service account once, and that nobody uses.
+//! Tokens that were made for every service account once, and that nobody uses. A small controller.
 //!
 //! **Converges**: an auto-generated token secret that has not been used for
 //! `--legacy-service-account-token-clean-up-period` and that no pod mounts is marked invalid, and

@@ -1,4 +1,4 @@
-//! Namespaces that are being deleted: empty them, and let them go.
+//! Namespaces that are being deleted: their content is deleted, and their finalizer removed. A small controller.
 //!
 //! **Converges**: a terminating namespace has no content of any kind, no `kubernetes` finalizer in its
 //! spec, and is gone; until then its conditions say what is left and who holds it.

@@ -29,7 +29,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::Node;
 use api::{Cidr, Key, ObjectId, Resource};
 use client::Patch;
@@ -174,7 +174,7 @@ impl NodeIpam {
     fn refuse(&self, node: &Node, refusal: Refusal, report: &Report<'_>) -> Result<Next, Error> {
         let about = ObjectId::of(node);
         if let Refusal::Exhausted { .. } = &refusal {
-            let line = Line::waits("Exhausted", "waits for a range for its pods")
+            let line = Line::waits(reasons::EXHAUSTED, "waits for a range for its pods")
                 .because("all ranges of --cluster-cidr are taken")
                 .hint("delete nodes that are gone, or restart with a larger --cluster-cidr");
             report.decide(about, [line]);

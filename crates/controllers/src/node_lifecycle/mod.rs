@@ -1,4 +1,5 @@
-//! Nodes whose kubelet stops posting status: what becomes of them and of their pods. Small loops that share a memory.
+//! Nodes whose kubelet stops posting status: what becomes of them and of their pods. Plain `Reconcile`s
+//! that share a memory.
 //!
 //! **Converges**: a node that has given no sign of life for longer than its grace period says so in its
 //! conditions; a node carries the `NoSchedule` taints that its conditions and `spec.unschedulable` ask for;

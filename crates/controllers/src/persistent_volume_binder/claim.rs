@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, StorageClass, migrated_to};
 use api::{Gate, Gates, Istr, Quantity};
 use runtime::events::EventType;
@@ -121,7 +121,7 @@ fn plan_unbound(claim: &PersistentVolumeClaim, snapshot: &Snapshot<'_>) -> Plan 
                 "no persistent volumes available for this claim and no storage class is set",
             )),
             line: Some(
-                Line::waits("NoVolume", "waits for a volume that suits it")
+                Line::waits(reasons::NO_VOLUME, "waits for a volume that suits it")
                     .because("none does, and it has no class that could make one")
                     .hint("create a volume that suits, or a default StorageClass"),
             ),
@@ -177,7 +177,7 @@ fn provision(name: &str, snapshot: &Snapshot<'_>) -> Plan {
             action: Action::Nothing,
             event: None,
             line: Some(
-                Line::waits("NoVolume", "waits for a volume that suits it")
+                Line::waits(reasons::NO_VOLUME, "waits for a volume that suits it")
                     .because("none does, and --enable-dynamic-provisioning is off"),
             ),
         };
@@ -197,8 +197,8 @@ fn provision(name: &str, snapshot: &Snapshot<'_>) -> Plan {
         "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."
     );
     let line = Line::waits(
-        "WaitsForProvisioner",
-        format!("waits until {provisioner} has made a volume"),
+        reasons::WAITS_FOR_PROVISIONER,
+        format!("waits until {provisioner} has provisioned a volume"),
     );
     Plan {
         event: Some(Event::normal("ExternalProvisioning", message)),
@@ -228,7 +228,7 @@ fn cannot_provision(message: String, why: String, hint: &'static str) -> Plan {
         action: Action::Nothing,
         event: Some(Event::warning("ProvisioningFailed", message)),
         line: Some(
-            Line::waits("NoVolume", "waits for a volume that suits it")
+            Line::waits(reasons::NO_VOLUME, "waits for a volume that suits it")
                 .because(why)
                 .hint(hint),
         ),

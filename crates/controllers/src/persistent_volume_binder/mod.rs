@@ -1,4 +1,4 @@
-//! Which claim has which volume.
+//! Which claim has which volume. Plain `Reconcile`s.
 //!
 //! **Converges**: a claim that names no volume gets the smallest free one that suits (size, access modes, class,
 //! attributes class, volume mode, selector), or one that names it; without any its provisioner is asked to make one. A
@@ -49,7 +49,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use api::{Istr, Key, ObjectId, Resource};
 use runtime::controller::Tick;
@@ -334,7 +334,9 @@ impl Binder {
 
     /// Why each of some free volumes does not suit a claim that waits for one.
     fn explain(&self, claim: &PersistentVolumeClaim, plan: &claim::Plan) -> Vec<Line> {
-        let is_waiting = |line: &Line| matches!(&*line.reason, "NoVolume" | "WaitsForProvisioner");
+        let is_waiting = |line: &Line| {
+            [reasons::NO_VOLUME, reasons::WAITS_FOR_PROVISIONER].contains(&&*line.reason)
+        };
         if !plan.line.as_ref().is_some_and(is_waiting) {
             return Vec::new();
         }

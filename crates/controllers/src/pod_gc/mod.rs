@@ -1,4 +1,4 @@
-//! Pods that nobody will ever clean up by themselves.
+//! Pods that nobody will ever clean up by themselves. A small controller.
 //!
 //! **Converges**: at most `--terminated-pod-gc-threshold` finished pods; no pod on a node that does not
 //! exist; no terminating pod that was never scheduled, or whose node is out of service.

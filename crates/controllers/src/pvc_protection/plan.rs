@@ -103,7 +103,7 @@ pub fn waits(pod: &Pod) -> Line {
         "kubectl delete pod {} -n {}",
         pod.metadata.name, pod.metadata.namespace
     );
-    line.because("data of a pod on a node must not go")
+    line.because("data of a pod on a node must not be deleted")
         .hint(hint)
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::decision::reasons;
 use api::decision::{Explain, Line, counted};
 use api::kinds::Pod;
 use api::{MicroTime, ObjectId, Time};
@@ -166,8 +167,11 @@ impl From<&Reason> for Line {
                 have,
                 want,
                 creating,
-            } => Line::acts("TooFew", format!("creates {}", counted(*creating, "pod")))
-                .because(format!("it has {have} of {want}")),
+            } => Line::acts(
+                reasons::TOO_FEW,
+                format!("creates {}", counted(*creating, "pod")),
+            )
+            .because(format!("it has {have} of {want}")),
             Reason::TooMany {
                 have,
                 want,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{
     ClaimConsumer, ClaimSource, GeneratedClaim, POD_CLAIM_NAME, Pod, PodClaim, PodGroup,
     RESERVED_FOR_MAX, ResourceClaim, ResourceClaimTemplate, SCHEDULING_GROUP,
@@ -383,7 +383,7 @@ impl Step {
             }
             Step::Refuse { claim, problem } => {
                 let what = format!("claim {claim} cannot be created");
-                let line = Line::waits("ClaimRefused", what).because(problem.to_string());
+                let line = Line::waits(reasons::CLAIM_REFUSED, what).because(problem.to_string());
                 line.hint(match problem {
                     Problem::NoTemplate { template } => {
                         format!("create ResourceClaimTemplate {template}")
@@ -400,7 +400,7 @@ impl Wait {
     fn line(&self) -> Line {
         match self {
             Wait::NoClaim { name } => {
-                Line::waits("NoClaim", format!("waits for ResourceClaim {name}"))
+                Line::waits(reasons::NO_CLAIM, format!("waits for ResourceClaim {name}"))
                     .because("users create the claims that pods name")
                     .hint(format!("create ResourceClaim {name}"))
             }
@@ -414,7 +414,7 @@ impl Wait {
             }
             Wait::TooManyConsumers { name } => {
                 let what = format!("claim {name} is not reserved");
-                Line::waits("TooManyConsumers", what)
+                Line::waits(reasons::TOO_MANY_CONSUMERS, what)
                     .because(format!("it has {RESERVED_FOR_MAX} consumers already"))
                     .hint("let other pods that use it end, or use another claim")
             }

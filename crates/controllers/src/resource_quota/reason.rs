@@ -1,7 +1,7 @@
 //! Why a quota says what it says.
 
 use api::amounts::{self, Amounts};
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::{Istr, Quantity};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -64,9 +64,12 @@ impl Reason {
                 resource,
                 used,
                 hard,
-            } => Line::states("Exhausted", format!("{resource}: {used} of {hard} used"))
-                .because("what would use more is refused")
-                .hint("delete something, or raise spec.hard"),
+            } => Line::states(
+                reasons::EXHAUSTED,
+                format!("{resource}: {used} of {hard} used"),
+            )
+            .because("what would use more is refused")
+            .hint("delete something, or raise spec.hard"),
             Reason::Uncountable { resource } => {
                 Line::states("Uncountable", format!("{resource} is not counted"))
                     .because("no kind that is served uses it up, so it limits nothing")

@@ -1,4 +1,4 @@
-//! The cluster's root certificates in every namespace, so that pods can trust the API server.
+//! The cluster's root certificates in every namespace, so that pods can trust the API server. A small controller.
 //!
 //! **Converges**: every namespace has the ConfigMap `kube-root-ca.crt` with exactly the certificates of
 //! `--root-ca-file`, and a description.
@@ -80,7 +80,7 @@ pub fn controller(context: &Context, root_ca: &str, workers: usize) -> Controlle
                 ],
                 [
                     "root_ca_cert_publisher_sync_duration_seconds",
-                    "How long a look at a namespace took, by the code of the answer",
+                    "Duration of syncs of a namespace, by the code of the answer",
                 ],
             ),
             context: context.clone(),

@@ -1,4 +1,4 @@
-//! A `default` service account in every namespace.
+//! A `default` service account in every namespace. A small controller.
 //!
 //! **Converges**: every active namespace has each of the accounts to ensure.
 //!

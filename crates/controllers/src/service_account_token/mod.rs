@@ -1,4 +1,4 @@
-//! Tokens in secrets, for those who still ask for them.
+//! Tokens in secrets, for those who still ask for them. A small controller.
 //!
 //! **Converges**: every secret of type `kubernetes.io/service-account-token` whose service account
 //! exists holds a signed token, the namespace and the root certificates; one whose account is gone is

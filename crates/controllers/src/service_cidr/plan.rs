@@ -166,7 +166,7 @@ impl Explain for Plan {
         match self.finalizer {
             Some(Finalizer::Add) => lines.push(
                 Line::acts("AddsFinalizer", "adds its finalizer")
-                    .because("it must not go while Services have addresses of it"),
+                    .because("it must not be deleted while Services have addresses of it"),
             ),
             Some(Finalizer::Remove) => lines.push(
                 Line::acts("RemovesFinalizer", "removes its finalizer")
@@ -182,11 +182,12 @@ impl Explain for Plan {
         }
         match &self.reason {
             Reason::Blocked(address) => lines.push(
-                Line::waits("Blocked", format!("waits for IPAddress {address} to go"))
-                    .because("no other ServiceCIDR that stays gives it out")
-                    .hint(
-                        "delete the Services in this range, or create a ServiceCIDR that covers it",
-                    ),
+                Line::waits(
+                    "Blocked",
+                    format!("waits until IPAddress {address} is deleted"),
+                )
+                .because("no other ServiceCIDR that stays gives it out")
+                .hint("delete the Services in this range, or create a ServiceCIDR that covers it"),
             ),
             Reason::Grace(at) => lines.push(
                 Line::waits("Grace", "is deleted")

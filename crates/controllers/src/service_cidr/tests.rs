@@ -139,7 +139,7 @@ fn a_range_is_protected_and_waits_before_it_goes() {
         None,
         &["192.168.0.7"],
         expect![[r#"
-            adds its finalizer: it must not go while Services have addresses of it
+            adds its finalizer: it must not be deleted while Services have addresses of it
             sets Ready to True
             AwaitChange"#]],
     );
@@ -157,7 +157,7 @@ fn a_range_is_protected_and_waits_before_it_goes() {
         &["192.168.0.7"],
         expect![[r#"
             sets Ready to False
-            waits for IPAddress 192.168.0.7 to go: no other ServiceCIDR that stays gives it out
+            waits until IPAddress 192.168.0.7 is deleted: no other ServiceCIDR that stays gives it out
             AwaitChange"#]],
     );
     check(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::decision::{Line, agree, counted};
+use api::decision::{Line, agree, counted, reasons};
 use api::kinds::Phase;
 use api::{ObjectId, Time};
 
@@ -106,7 +106,7 @@ impl From<&Reason> for Line {
             Reason::Unavailable { unavailable } => lines::unavailable(*unavailable, None),
             Reason::Creates { pod, revision } => {
                 let what = format!("creates {} of revision {revision}", pod.name);
-                Line::acts("Creates", what).because("it is missing")
+                Line::acts(reasons::CREATES, what).because("it is missing")
             }
             Reason::AwaitsStaleClaim { pod, claim } => {
                 let why = format!("its claim {claim} is deleted with the previous pod");
@@ -144,7 +144,7 @@ impl From<&Reason> for Line {
                 pod,
                 revision,
                 wanted,
-            } => awaits_ready("AwaitsSuperseded", pod)
+            } => awaits_ready(reasons::AWAITS_SUPERSEDED, pod)
                 .because(format!(
                     "{ONE_BY_ONE}, although {}",
                     superseded(revision, wanted)

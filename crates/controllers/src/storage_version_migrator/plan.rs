@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::{self, Condition, ConditionStatus};
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{
     MIGRATION_FAILED, MIGRATION_RUNNING, MIGRATION_SUCCEEDED, StorageVersionMigration,
     StorageVersionMigrationStatus,
@@ -172,7 +172,7 @@ impl Outcome {
 
 /// Why a migration does not go on.
 pub fn awaits_turn(busy: Option<&str>) -> Line {
-    let line = Line::waits("AwaitsTurn", "waits for its turn");
+    let line = Line::waits("AwaitsTurn", "waits for another migration");
     match busy {
         Some(name) => line.because(format!("migration {name} of the same resource runs")),
         None => line.because("it was not started yet"),
@@ -180,7 +180,7 @@ pub fn awaits_turn(busy: Option<&str>) -> Line {
 }
 
 pub fn not_served(resource: &str, until: Time) -> Line {
-    Line::waits("NotServed", format!("waits for {resource}"))
+    Line::waits(reasons::NOT_SERVED, format!("waits for {resource}"))
         .because("the API server does not serve it")
         .until(until)
         .hint("check the group and the plural name of the resource")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::StorageVersionMigration;
 use api::{ObjectId, Time};
 use runtime::{Context, Error, Next, Reconcile, Report, Store};
@@ -22,12 +22,12 @@ impl Reconcile<Turn> for Runner {
         let turns = plan_turns(of_resource(&self.migrations, resource));
         let now = self.context.clock.now().time();
         for over in &turns.over {
-            let line = Line::acts("Ends", "ends it").because("its objects were dealt with");
+            let line = Line::acts(reasons::ENDS, "ends it").because("its objects were dealt with");
             report.decide(ObjectId::of(&**over), [line]);
             self.end(over, now).await?;
         }
         if let Some(next) = &turns.next {
-            let line = Line::acts("Starts", "starts it");
+            let line = Line::acts(reasons::STARTS, "starts it");
             let line = line.because("no other migration of the resource runs");
             report.decide(ObjectId::of(&**next), [line]);
             self.start(next, now).await?;

@@ -324,7 +324,7 @@ async fn a_second_migration_waits_for_the_first() {
     };
     assert_eq!(
         told("second"),
-        "waits for its turn: migration first of the same resource runs"
+        "waits for another migration: migration first of the same resource runs"
     );
     tokio::time::sleep(Duration::from_secs(60)).await;
     for name in ["first", "second"] {

@@ -1,4 +1,4 @@
-//! Pods that have to leave their node because of a taint with the effect `NoExecute`.
+//! Pods that have to leave their node because of a taint with the effect `NoExecute`. A small controller.
 //!
 //! **Converges**: no pod is on a node with a `NoExecute` taint that it does not tolerate, or not any longer.
 //!

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use api::MicroTime;
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{Node, Pod};
 use api::taints::{Taint, TaintEffect, Toleration, find_untolerated, matching_tolerations};
 
@@ -103,11 +103,11 @@ impl From<&Plan> for Line {
     fn from(plan: &Plan) -> Line {
         match plan {
             Plan::Stay(reason) => Line::states("Stays", "stays").because(reason.to_string()),
-            Plan::Leave(scheduled, reason) => Line::waits("EvictedLater", "is evicted")
+            Plan::Leave(scheduled, reason) => Line::waits(reasons::EVICTED_LATER, "is evicted")
                 .because(reason.to_string())
                 .until(scheduled.at.time()),
             Plan::LeaveNow(reason) => {
-                Line::acts("Evicted", "evicts it").because(reason.to_string())
+                Line::acts(reasons::EVICTED, "evicts it").because(reason.to_string())
             }
         }
     }

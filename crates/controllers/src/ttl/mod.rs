@@ -81,6 +81,27 @@ pub struct TtlController {
     step: Arc<AtomicUsize>,
 }
 
+impl Reconcile for TtlController {
+    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
+        let Some(node) = self.nodes.get(key) else {
+            return Ok(Next::AwaitChange);
+        };
+        let Some(seconds) = wanted(&node, self.step.load(Ordering::Relaxed)) else {
+            return Ok(Next::AwaitChange);
+        };
+        let what = format!("lets its kubelet cache secrets and config maps for {seconds} s");
+        let line = Line::acts("SetsTtl", what).because("that suits the number of nodes");
+        report.decide(ObjectId::of(&*node), [line]);
+        let patch = json!({"metadata": {"annotations": {ANNOTATION: seconds.to_string()}}});
+        let patch = Patch::Strategic(patch.to_string().into());
+        let client = &self.context.client;
+        client
+            .patch(&Node::TYPE, "", &key.name, None, &patch)
+            .await?;
+        Ok(Next::AwaitChange)
+    }
+}
+
 /// The step for so many nodes, coming from another.
 pub fn select_step(step: usize, nodes: usize) -> usize {
     let next = next_step(step, nodes);
@@ -108,25 +129,4 @@ pub fn wanted(node: &Node, step: usize) -> Option<u32> {
     let held = node.metadata.annotation(ANNOTATION);
     let held: Option<i64> = held.and_then(|text| text.parse().ok());
     (held != Some(seconds.into())).then_some(seconds)
-}
-
-impl Reconcile for TtlController {
-    async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
-        let Some(node) = self.nodes.get(key) else {
-            return Ok(Next::AwaitChange);
-        };
-        let Some(seconds) = wanted(&node, self.step.load(Ordering::Relaxed)) else {
-            return Ok(Next::AwaitChange);
-        };
-        let what = format!("lets its kubelet keep secrets for {seconds} s");
-        let line = Line::acts("SetsTtl", what).because("that suits the number of nodes");
-        report.decide(ObjectId::of(&*node), [line]);
-        let patch = json!({"metadata": {"annotations": {ANNOTATION: seconds.to_string()}}});
-        let patch = Patch::Strategic(patch.to_string().into());
-        let client = &self.context.client;
-        client
-            .patch(&Node::TYPE, "", &key.name, None, &patch)
-            .await?;
-        Ok(Next::AwaitChange)
-    }
 }

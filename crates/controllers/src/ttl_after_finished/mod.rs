@@ -1,4 +1,4 @@
-//! Jobs that have been finished for long enough are deleted.
+//! Jobs that have been finished for long enough are deleted. A small controller.
 //!
 //! **Converges**: no job is there longer than `ttlSecondsAfterFinished` after its end.
 //!

@@ -63,7 +63,7 @@ impl Step {
             Step::Wait => Some(
                 Line::waits(
                     "WaitsForResizer",
-                    "waits until its driver has made its volume grow",
+                    "waits until its driver has expanded its volume",
                 )
                 .because("it asks for more than it has"),
             ),

@@ -137,7 +137,7 @@ async fn others_are_waited_for_and_a_volume_that_is_not_there_is_asked_for_again
     assert_eq!(
         told,
         [
-            "waits until its driver has made its volume grow: it asks for more than it has",
+            "waits until its driver has expanded its volume: it asks for more than it has",
             "has what it asks for",
         ]
     );

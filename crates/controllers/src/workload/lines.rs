@@ -1,10 +1,10 @@
 //! Lines of a decision that several workloads have in common.
 
 use api::Time;
-use api::decision::{Line, agree, counted};
+use api::decision::{Line, agree, counted, reasons};
 
 pub(crate) fn being_deleted() -> Line {
-    Line::states("BeingDeleted", "is being deleted")
+    Line::states(reasons::BEING_DELETED, "is being deleted")
         .because("its pods are left to the garbage collector")
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn on_delete(outdated: usize) -> Line {
     let pods = counted(outdated, "outdated pod");
     let they = agree(outdated, "it is", "they are");
     let what = format!("leaves {pods} alone until {they} deleted");
-    Line::waits("OnDelete", what)
+    Line::waits(reasons::ON_DELETE, what)
         .because("the update strategy is OnDelete")
         .hint("delete outdated pods; kubectl get pods -L controller-revision-hash shows which they are")
 }

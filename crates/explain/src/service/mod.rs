@@ -4,7 +4,7 @@ mod members;
 mod nearest;
 mod slices;
 
-use api::decision::{agree, counted};
+use api::decision::{agree, counted, reasons};
 use serde_json::Value;
 
 use crate::facts::Facts;
@@ -23,13 +23,13 @@ pub(crate) struct Verdict {
 
 /// What the controllers say of single pods; here it is said with the reason that the pods themselves show.
 const SAID_BY_PODS: [&str; 7] = [
-    "SelectsNothing",
-    "NoAddress",
-    "Finished",
-    "OtherFamily",
-    "NotReady",
-    "Terminating",
-    "PortNotFound",
+    reasons::SELECTS_NOTHING,
+    reasons::NO_ADDRESS,
+    reasons::FINISHED,
+    reasons::OTHER_FAMILY,
+    reasons::NOT_READY,
+    reasons::TERMINATING,
+    reasons::PORT_NOT_FOUND,
 ];
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
@@ -197,7 +197,7 @@ fn see_decisions(facts: &Facts, has_slices: bool, draft: &mut Draft<'_>) {
     let last = decided.iter().filter_map(|one| one.decisions.last());
     for line in last.flat_map(|decision| decision.lines.iter()) {
         let is_said_below = SAID_BY_PODS.contains(&&*line.reason)
-            || has_slices && line.reason == "Publishes"
+            || has_slices && line.reason == reasons::PUBLISHES
             || line.class != api::decision::Class::States;
         let told = sentence(line, facts.now);
         if !is_said_below && !draft.explanation.sees.contains(&told) {

@@ -76,8 +76,10 @@ fn makers<'a>(facts: &'a Facts, selector: &'a LabelSet) -> impl Iterator<Item = 
             _ => Some(wanted(owner)),
         };
         match count {
-            Some(0) => format!("{name} makes such pods, and wants none"),
-            _ => format!("{name} makes such pods, and none is there: steersman why {name}"),
+            Some(0) => format!("{name} creates pods with these labels, and wants none"),
+            _ => format!(
+                "{name} creates pods with these labels, and none is there: steersman why {name}"
+            ),
         }
     })
 }

@@ -57,7 +57,7 @@ pub(super) fn publishers(service: &Value, slices: &[&Value]) -> Vec<String> {
     let mut by_manager: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for slice in slices {
         let manager = &slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"];
-        let manager = manager.as_str().unwrap_or("somebody who does not say who");
+        let manager = manager.as_str().unwrap_or("an unnamed manager");
         by_manager.entry(manager).or_default().push(slice);
     }
     let mut lines: Vec<String> = by_manager

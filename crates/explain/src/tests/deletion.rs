@@ -116,7 +116,7 @@ spec: {{cidrs: [10.1.0.0/24]}}{decision}"
 ---
 controller: service-cidr-controller
 object: {group: networking.k8s.io, kind: ServiceCIDR, name: more, uid: r}
-lines: [{class: waits, reason: Blocked, what: waits for IPAddress 10.1.0.9 to go, hint: 'delete the Services in this range, or create a ServiceCIDR that covers it'}]";
+lines: [{class: waits, reason: Blocked, what: waits until IPAddress 10.1.0.9 is deleted, hint: 'delete the Services in this range, or create a ServiceCIDR that covers it'}]";
     check(
         decision,
         expect![[r#"
@@ -130,5 +130,5 @@ apiVersion: networking.k8s.io/v1
 metadata: {{name: more, uid: r, deletionTimestamp: '2026-01-01T11:57:30Z', finalizers: [networking.k8s.io/service-cidr-finalizer]}}{decision}"
     )));
     let help = explanation.help.expect("its controller has a hint");
-    expect![[r#"["waits for IPAddress 10.1.0.9 to go"]: delete the Services in this range, or create a ServiceCIDR that covers it"#]].assert_eq(&format!("{:?}: {}", explanation.waits, help.why));
+    expect![[r#"["waits until IPAddress 10.1.0.9 is deleted"]: delete the Services in this range, or create a ServiceCIDR that covers it"#]].assert_eq(&format!("{:?}: {}", explanation.waits, help.why));
 }

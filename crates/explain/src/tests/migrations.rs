@@ -59,9 +59,9 @@ lines: [{{class: waits, reason: {reason}, what: {what}, why: {why}}}]"
     check_verdict(
         &waits(
             "AwaitsTurn",
-            "waits for its turn",
+            "waits for another migration",
             "migration n of the same resource runs",
         ),
-        expect!["waits for its turn: migration n of the same resource runs"],
+        expect!["waits for another migration: migration n of the same resource runs"],
     );
 }

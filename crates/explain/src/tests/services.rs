@@ -168,7 +168,7 @@ spec: {{replicas: 0, template: {{metadata: {{labels: {{app: web, x: 'y'}}}}}}}}"
         wants       to send traffic to the pods with app=web
                     port 80 (http, TCP) to port web of the pods
 
-        sees        deployment/web makes such pods, and wants none
+        sees        deployment/web creates pods with these labels, and wants none
 
         would help  kubectl get pods --show-labels -n shop
                     shows what the pods are labelled; spec.selector must match all of its labels

@@ -143,10 +143,10 @@ object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
 lines:";
     super::check_verdict(
         &format!(
-            "{claim} [{{class: waits, reason: WaitsForProvisioner, what: waits until p has made a volume, hint: see whether p runs}}]"
+            "{claim} [{{class: waits, reason: WaitsForProvisioner, what: waits until p has provisioned a volume, hint: see whether p runs}}]"
         ),
         expect![[r#"
-            waits until p has made a volume, for 10m now
+            waits until p has provisioned a volume, for 10m now
         "#]],
     );
     super::check_verdict(
@@ -192,9 +192,9 @@ status: {phase: Pending}
 ---
 controller: persistentvolume-binder-controller
 object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
-lines: [{class: waits, reason: WaitsForProvisioner, what: waits until p has made a volume}]",
+lines: [{class: waits, reason: WaitsForProvisioner, what: waits until p has provisioned a volume}]",
         expect![[r#"
-            cannot be scheduled: its claim data is not bound: it waits until p has made a volume (for 10m)
+            cannot be scheduled: its claim data is not bound: it waits until p has provisioned a volume (for 10m)
             kubectl describe pvc data -n shop"#]],
     );
 }
@@ -383,9 +383,9 @@ lastTimestamp: '2026-01-01T11:59:53Z'
 ---
 controller: persistentvolume-binder-controller
 object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
-lines: [{class: waits, reason: WaitsForProvisioner, what: waits until d.example.com has made a volume, hint: see whether it runs}]",
+lines: [{class: waits, reason: WaitsForProvisioner, what: waits until d.example.com has provisioned a volume, hint: see whether it runs}]",
         expect![[r#"
-            waits until d.example.com has made a volume: no space left
+            waits until d.example.com has provisioned a volume: no space left
             kubectl describe persistentvolumeclaim/data -n shop"#]],
     );
 }
@@ -417,7 +417,7 @@ status: {{phase: {phase}{current}}}
     let asked = "---
 controller: persistentvolume-binder-controller
 object: {kind: PersistentVolumeClaim, namespace: shop, name: data, uid: c}
-lines: [{class: waits, reason: WaitsForProvisioner, what: waits until p has made a volume}]
+lines: [{class: waits, reason: WaitsForProvisioner, what: waits until p has provisioned a volume}]
 ";
     let class = "---
 kind: VolumeAttributesClass
@@ -427,7 +427,7 @@ metadata: {name: gold, uid: g}
     check(
         &format!("{}{asked}", claim("Pending", "")),
         expect![[r#"
-        waits until p has made a volume: VolumeAttributesClass gold does not exist
+        waits until p has provisioned a volume: VolumeAttributesClass gold does not exist
     "#]],
     );
     check(
@@ -438,7 +438,7 @@ metadata: {name: gold, uid: g}
     );
     check(
         &format!("{}{asked}{class}", claim("Pending", "")),
-        expect!["waits until p has made a volume"],
+        expect!["waits until p has provisioned a volume"],
     );
     check(
         &claim("Bound", ""),

@@ -19,7 +19,7 @@ fn what_was_written_down_before_is_counted_with_what_is_new() {
         ),
         expect![[r#"
             write active=2 ready=0 start=59:51 terminating=1 uncounted={failed:[b,d,e],succeeded:[a,c]}
-            let go a b c d e
+            untrack a b c d e
             write active=2 failed=3 ready=0 start=59:51 succeeded=2 terminating=1"#]],
     );
     check(
@@ -28,7 +28,7 @@ fn what_was_written_down_before_is_counted_with_what_is_new() {
         ),
         expect![[r#"
             write active=1 failed=4 ready=0 start=59:51 succeeded=3 terminating=0 uncounted={failed:[b,d],succeeded:[a,c]}
-            let go a b c d
+            untrack a b c d
             write active=1 failed=6 ready=0 start=59:51 succeeded=5 terminating=0"#]],
     );
     // Some of them wait only for the cache to show that their finalizer went.
@@ -38,7 +38,7 @@ fn what_was_written_down_before_is_counted_with_what_is_new() {
         ),
         expect![[r#"
             write SuccessCriteriaMet(CompletionsReached) failed=4 ready=0 start=59:51 succeeded=3 terminating=0 uncounted={failed:[b,f],succeeded:[a,e]}
-            let go a b e f
+            untrack a b e f
             write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:00 failed=6 ready=0 start=59:51 succeeded=5 terminating=0"#]],
     );
     check(
@@ -46,7 +46,7 @@ fn what_was_written_down_before_is_counted_with_what_is_new() {
         expect![[r#"
             hold
             write active=1 ready=0 start=59:51 terminating=0 uncounted={failed:[b],succeeded:[a]}
-            let go a b c
+            untrack a b c
             write active=1 failed=1 ready=0 start=59:51 succeeded=1 terminating=0"#]],
     );
 }
@@ -60,7 +60,7 @@ fn a_pod_that_changed_its_mind_has_failed() {
         expect![[r#"
             end
             write FailureTarget(Before) ready=0 start=00:00 terminating=0 uncounted={failed:[a,b]}
-            let go a b
+            untrack a b
             write Failed(Before) FailureTarget(Before) failed=2 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -68,7 +68,7 @@ fn a_pod_that_changed_its_mind_has_failed() {
         expect![[r#"
         end
         write FailureTarget(Before) ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-        let go a
+        untrack a
         write Failed(Before) FailureTarget(Before) failed=1 ready=0 start=00:00 terminating=0"#]],
     );
 }
@@ -83,7 +83,7 @@ fn an_index_is_counted_once_and_only_if_the_job_has_it() {
         ),
         expect![[r#"
             write active=1 completedIndexes=1,3 ready=0 start=59:51 succeeded=2 terminating=0
-            let go e a b c"#]],
+            untrack e a b c"#]],
     );
     check(
         &format!(
@@ -91,7 +91,7 @@ fn an_index_is_counted_once_and_only_if_the_job_has_it() {
         ),
         expect![[r#"
             write active=1 ready=0 start=59:51 terminating=0 uncounted={failed:[a,b,c]}
-            let go e a b c
+            untrack e a b c
             write active=1 failed=3 ready=0 start=59:51 terminating=0"#]],
     );
     // Completions went down: indexes that the job no longer has are forgotten.
@@ -104,7 +104,7 @@ fn an_index_is_counted_once_and_only_if_the_job_has_it() {
         &format!("{fewer} succeeded=1 completed=3 | a:running,ix=0 b:succeeded,ix=1"),
         expect![[r#"
             write active=1 completedIndexes=1 ready=0 start=59:51 succeeded=1 terminating=0
-            let go b"#]],
+            untrack b"#]],
     );
     check(
         &format!(
@@ -113,7 +113,7 @@ fn an_index_is_counted_once_and_only_if_the_job_has_it() {
         expect![[r#"
             create [5]
             write active=1 completedIndexes=0-4,6 failed=2 ready=0 start=59:51 succeeded=6 terminating=0 uncounted={failed:[a,b]}
-            let go r a s b
+            untrack r a s b
             write active=1 completedIndexes=0-4,6 failed=4 ready=0 start=59:51 succeeded=6 terminating=0"#]],
     );
 }
@@ -125,7 +125,7 @@ fn pods_without_an_index_of_the_job_go_and_count_for_nothing() {
         "indexed parallelism=2 completions=3 | a:succeeded,ix=0 b:failed,ix=1 c:succeeded,ix=1 d:succeeded,ix=2",
         expect![[r#"
             write SuccessCriteriaMet(CompletionsReached) completedIndexes=0-2 ready=0 start=00:00 succeeded=3 terminating=0 uncounted={failed:[b]}
-            let go a b c d
+            untrack a b c d
             write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completedIndexes=0-2 completion=00:00 failed=1 ready=0 start=00:00 succeeded=3 terminating=0"#]],
     );
     check(
@@ -133,21 +133,21 @@ fn pods_without_an_index_of_the_job_go_and_count_for_nothing() {
         expect![[r#"
             delete g a d
             write active=2 completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=3
-            let go b c e f h"#]],
+            untrack b c e f h"#]],
     );
     check(
         "indexed parallelism=5 completions=5 | a:succeeded b:failed c:running,ix=x d:succeeded,ix=0 e:running,ix=1 f:running,ix=2 g:pending,ix=2",
         expect![[r#"
             delete g c
             write active=2 completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=2
-            let go a b d"#]],
+            untrack a b d"#]],
     );
     check(
         "indexed parallelism=2 completions=5 | a:succeeded,ix=0 b:running,ix=5 c:succeeded,ix=6 d:pending,ix=7 e:failed,ix=8",
         expect![[r#"
             delete d b
             write completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=2
-            let go a c e"#]],
+            untrack a c e"#]],
     );
 }
 
@@ -161,8 +161,8 @@ fn what_was_written_down_before_takes_up_room() {
         "parallelism=1 completions=900 started=9 backoff=1@0 lost=a,b | {} b:failed",
         pods.join(" ")
     ));
-    let released = lines.lines().find(|line| line.starts_with("let go"));
-    assert_eq!(released.unwrap().split_whitespace().count() - 2, 499);
+    let untracked = lines.lines().find(|line| line.starts_with("untrack"));
+    assert_eq!(untracked.unwrap().split_whitespace().count() - 1, 499);
     let last = lines.lines().last().unwrap();
     expect!["write active=1 failed=1 ready=0 start=59:51 succeeded=499 terminating=0 uncounted={failed:[b]}"].assert_eq(last);
 }
@@ -182,7 +182,7 @@ fn each_index_fails_or_succeeds_for_itself() {
         ),
         expect![[r#"
             write SuccessCriteriaMet(CompletionsReached) completedIndexes=0,1 failedIndexes= ready=0 start=59:51 succeeded=2 terminating=0 uncounted={failed:[a1]}
-            let go a1 a2 b
+            untrack a1 a2 b
             write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completedIndexes=0,1 completion=00:00 failed=1 failedIndexes= ready=0 start=59:51 succeeded=2 terminating=0"#]],
     );
     check(
@@ -196,7 +196,7 @@ fn each_index_fails_or_succeeds_for_itself() {
         expect![[r#"
             create [1]
             write active=2 failedIndexes= ready=0 start=59:51 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=2 failed=1 failedIndexes= ready=0 start=59:51 terminating=0"#]],
     );
     check(
@@ -204,7 +204,7 @@ fn each_index_fails_or_succeeds_for_itself() {
         expect![[r#"
             create [1]
             write active=1 failedIndexes=0 ready=0 start=59:51 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=1 failed=1 failedIndexes=0 ready=0 start=59:51 terminating=0"#]],
     );
     check(
@@ -215,7 +215,7 @@ fn each_index_fails_or_succeeds_for_itself() {
         expect![[r#"
             create [1]
             write active=1 failedIndexes=0 ready=0 start=59:51 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=1 failed=1 failedIndexes=0 ready=0 start=59:51 terminating=0"#]],
     );
     check(
@@ -226,7 +226,7 @@ fn each_index_fails_or_succeeds_for_itself() {
         expect![[r#"
             end
             write FailureTarget(PodFailurePolicy) failedIndexes= ready=0 start=59:51 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write Failed(PodFailurePolicy) FailureTarget(PodFailurePolicy) failed=1 failedIndexes= ready=0 start=59:51 terminating=0"#]],
     );
     check(
@@ -240,7 +240,7 @@ fn each_index_fails_or_succeeds_for_itself() {
         expect![[r#"
             end
             write FailureTarget(BackoffLimitExceeded) failedIndexes= ready=0 start=59:51 terminating=0 uncounted={failed:[a,b]}
-            let go a b
+            untrack a b
             write Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=2 failedIndexes= ready=0 start=59:51 terminating=0"#]],
     );
     check(
@@ -248,7 +248,7 @@ fn each_index_fails_or_succeeds_for_itself() {
         expect![[r#"
             end
             write FailureTarget(FailedIndexes) completedIndexes=1 failedIndexes=0 ready=0 start=59:51 succeeded=1 terminating=0 uncounted={failed:[a]}
-            let go a b
+            untrack a b
             write Failed(FailedIndexes) FailureTarget(FailedIndexes) completedIndexes=1 failed=1 failedIndexes=0 ready=0 start=59:51 succeeded=1 terminating=0"#]],
     );
 }
@@ -380,7 +380,7 @@ fn a_success_policy_goes_with_limits_for_each_index() {
         expect![[r#"
             end a2
             write SuccessCriteriaMet(SuccessPolicy) completedIndexes=1 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=1 uncounted={failed:[a1]}
-            let go a1 a2 b
+            untrack a1 a2 b
             write SuccessCriteriaMet(SuccessPolicy) completedIndexes=1 failed=1 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=1"#]],
     );
     check(
@@ -391,7 +391,7 @@ fn a_success_policy_goes_with_limits_for_each_index() {
         expect![[r#"
             end
             write SuccessCriteriaMet(Before) completedIndexes=1 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=0 uncounted={failed:[a]}
-            let go a b
+            untrack a b
             write Complete(Before) SuccessCriteriaMet(Before) completedIndexes=1 completion=00:00 failed=1 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=0"#]],
     );
     check(
@@ -402,7 +402,7 @@ fn a_success_policy_goes_with_limits_for_each_index() {
         expect![[r#"
             end a2
             write SuccessCriteriaMet(Before) completedIndexes=1 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=1 uncounted={failed:[a1]}
-            let go a1 a2 b
+            untrack a1 a2 b
             write SuccessCriteriaMet(Before) completedIndexes=1 failed=1 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=1"#]],
     );
     // Both at once: it has failed.
@@ -414,7 +414,7 @@ fn a_success_policy_goes_with_limits_for_each_index() {
         expect![[r#"
             end
             write FailureTarget(FailedIndexes) completedIndexes=1 failedIndexes=0 ready=0 start=59:51 succeeded=1 terminating=0 uncounted={failed:[a]}
-            let go a b
+            untrack a b
             write Failed(FailedIndexes) FailureTarget(FailedIndexes) completedIndexes=1 failed=1 failedIndexes=0 ready=0 start=59:51 succeeded=1 terminating=0"#]],
     );
     // But a success that was announced stays one.
@@ -426,7 +426,7 @@ fn a_success_policy_goes_with_limits_for_each_index() {
         expect![[r#"
             end
             write SuccessCriteriaMet(Before) completedIndexes=1 failedIndexes=0 ready=0 start=59:51 succeeded=1 terminating=0 uncounted={failed:[a]}
-            let go a b
+            untrack a b
             write Complete(Before) SuccessCriteriaMet(Before) completedIndexes=1 completion=00:00 failed=1 failedIndexes=0 ready=0 start=59:51 succeeded=1 terminating=0"#]],
     );
     check(
@@ -437,7 +437,7 @@ fn a_success_policy_goes_with_limits_for_each_index() {
         expect![[r#"
             end
             write SuccessCriteriaMet(Before) completedIndexes=1 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=0 uncounted={failed:[a,c]}
-            let go a c b
+            untrack a c b
             write Complete(Before) SuccessCriteriaMet(Before) completedIndexes=1 completion=00:00 failed=2 failedIndexes= ready=0 start=59:51 succeeded=1 terminating=0"#]],
     );
 }
@@ -462,7 +462,7 @@ fn conditions_that_are_false_say_nothing() {
         "parallelism=1 completions=1 started=15 not=Complete | a:succeeded",
         expect![[r#"
             write SuccessCriteriaMet(CompletionsReached) not Complete(ByHand) ready=0 start=59:45 terminating=0 uncounted={succeeded:[a]}
-            let go a
+            untrack a
             write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:00 ready=0 start=59:45 succeeded=1 terminating=0"#]],
     );
 }

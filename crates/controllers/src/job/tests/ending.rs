@@ -15,28 +15,28 @@ fn enough_successes_complete_it() {
         "parallelism=2 completions=2 | a:succeeded b:succeeded",
         expect![[r#"
             write SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 terminating=0 uncounted={succeeded:[a,b]}
-            let go a b
+            untrack a b
             write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:00 ready=0 start=00:00 succeeded=2 terminating=0"#]],
     );
     check(
         "parallelism=2 | a:succeeded b:failed",
         expect![[r#"
         write SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 terminating=0 uncounted={failed:[b],succeeded:[a]}
-        let go a b
+        untrack a b
         write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:00 failed=1 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
         "parallelism=2 | a:succeeded b:running",
         expect![[r#"
         write active=1 ready=0 start=00:00 terminating=0 uncounted={succeeded:[a]}
-        let go a
+        untrack a
         write active=1 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
         "parallelism=2 completions=2 succeeded=1 | a:succeeded b:running,going",
         expect![[r#"
             write SuccessCriteriaMet(CompletionsReached) ready=0 start=00:00 succeeded=1 terminating=1 uncounted={failed:[b],succeeded:[a]}
-            let go a b
+            untrack a b
             write SuccessCriteriaMet(CompletionsReached) failed=1 ready=0 start=00:00 succeeded=2 terminating=1"#]],
     );
     check(
@@ -56,7 +56,7 @@ fn one_failure_too_many_fails_it() {
         expect![[r#"
             create 1
             write active=2 ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=2 failed=1 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -64,7 +64,7 @@ fn one_failure_too_many_fails_it() {
         expect![[r#"
             end c
             write FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=1 uncounted={failed:[a,b,c]}
-            let go a b c
+            untrack a b c
             write FailureTarget(BackoffLimitExceeded) failed=3 ready=0 start=00:00 terminating=1"#]],
     );
     check(
@@ -79,7 +79,7 @@ fn one_failure_too_many_fails_it() {
         expect![[r#"
             end c
             write FailureTarget(BackoffLimitExceeded) completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=1 uncounted={failed:[b,c]}
-            let go a b c
+            untrack a b c
             write FailureTarget(BackoffLimitExceeded) completedIndexes=0 failed=2 ready=0 start=00:00 succeeded=1 terminating=1"#]],
     );
 }
@@ -96,18 +96,18 @@ fn restarts_in_place_are_failures() {
     expect![[r#"
         end a b
         write FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=2 uncounted={failed:[a,b]}
-        let go a b
+        untrack a b
         write FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=2"#]].assert_eq(&on(1, "a:running,restarts=1 b:pending"));
     expect![[r#"
         end a b
         write FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=2 uncounted={failed:[a,b]}
-        let go a b
+        untrack a b
         write FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=2"#]].assert_eq(&on(0, "a:running,restarts=1 b:running"));
     expect![[""]].assert_eq(&on(3, "a:running,restarts=1 b:pending,restarts=1"));
     expect![[r#"
         end a b
         write FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=2 uncounted={failed:[a,b]}
-        let go a b
+        untrack a b
         write FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=2"#]].assert_eq(&on(2, "a:running,restarts=1 b:pending,restarts=1"));
     let never =
         round("parallelism=1 backoffLimit=1 active=1 ready=0 terminating=0 | a:running,restarts=5");
@@ -122,7 +122,7 @@ fn a_deadline_counts_from_the_start() {
         expect![[r#"
             end a
             write FailureTarget(DeadlineExceeded) ready=0 start=59:45 terminating=1 uncounted={failed:[a]}
-            let go a
+            untrack a
             write FailureTarget(DeadlineExceeded) failed=1 ready=0 start=59:45 terminating=1"#]],
     );
     check(
@@ -140,7 +140,7 @@ fn a_deadline_counts_from_the_start() {
         expect![[r#"
             end
             write FailureTarget(BackoffLimitExceeded) ready=0 start=59:45 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=1 ready=0 start=59:45 terminating=0"#]],
     );
     check(
@@ -160,7 +160,7 @@ fn a_pod_is_counted_exactly_once() {
     // A pod whose finalizer went is in the counter, not in the list.
     expect![[r#"
         write active=1 ready=0 start=59:51 succeeded=1 terminating=0 uncounted={succeeded:[b]}
-        let go b
+        untrack b
         write active=1 ready=0 start=59:51 succeeded=2 terminating=0"#]]
     .assert_eq(&counted(
         "uncounted=a,b | a:succeeded,free b:succeeded c:running",
@@ -168,7 +168,7 @@ fn a_pod_is_counted_exactly_once() {
     expect![[r#"
         create 8
         write active=9 failed=2 ready=0 start=59:51 terminating=0 uncounted={failed:[b]}
-        let go b
+        untrack b
         write active=9 failed=3 ready=0 start=59:51 terminating=0"#]]
     .assert_eq(&counted(
         "lost=a failed=1 | a:failed,free b:failed c:running",
@@ -177,7 +177,7 @@ fn a_pod_is_counted_exactly_once() {
     expect!["wait 10s"].assert_eq(&counted("leaving=a | a:succeeded c:running"));
     // A pod that was counted as failed while it was being deleted, and then succeeded, has failed.
     expect![[r#"
-        let go a
+        untrack a
         write active=1 failed=1 ready=0 start=59:51 terminating=0"#]]
     .assert_eq(&counted("lost=a | a:succeeded c:running"));
     // A pod that is gone.
@@ -199,9 +199,9 @@ fn five_hundred_are_counted_at_a_time() {
     let released = |lines: &str| {
         let line = lines
             .lines()
-            .find(|line| line.starts_with("let go"))
+            .find(|line| line.starts_with("untrack"))
             .unwrap();
-        (line.split_whitespace().count() - 2, line.ends_with("p499"))
+        (line.split_whitespace().count() - 1, line.ends_with("p499"))
     };
     assert_eq!(released(&lines), (500, true));
     let end = lines.lines().last().unwrap();
@@ -258,21 +258,21 @@ fn indexes_fail_one_by_one() {
         expect![[r#"
             wait 9s
             write active=1 failedIndexes= ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=1 failed=1 failedIndexes= ready=0 start=00:00 terminating=0"#]],
     );
     check(
         &format!("{job} | a:failed,ix=0,ended=20 c:running,ix=0,failures=1 b:running,ix=1"),
         expect![[r#"
             write active=2 failedIndexes= ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=2 failed=1 failedIndexes= ready=0 start=00:00 terminating=0"#]],
     );
     check(
         &format!("{job} | c:failed,ix=0,failures=1,ended=1 b:running,ix=1"),
         expect![[r#"
             write active=1 failedIndexes=0 ready=0 start=00:00 terminating=0 uncounted={failed:[c]}
-            let go c
+            untrack c
             write active=1 failed=1 failedIndexes=0 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -280,7 +280,7 @@ fn indexes_fail_one_by_one() {
         expect![[r#"
             end
             write FailureTarget(FailedIndexes) completedIndexes=1 failed=2 failedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=0
-            let go b
+            untrack b
             write Failed(FailedIndexes) FailureTarget(FailedIndexes) completedIndexes=1 failed=2 failedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
@@ -288,7 +288,7 @@ fn indexes_fail_one_by_one() {
         expect![[r#"
             end b
             write FailureTarget(MaxFailedIndexesExceeded) failedIndexes=0 ready=0 start=00:00 terminating=1 uncounted={failed:[c,b]}
-            let go c b
+            untrack c b
             write FailureTarget(MaxFailedIndexesExceeded) failed=2 failedIndexes=0 ready=0 start=00:00 terminating=1"#]],
     );
     check(
@@ -296,7 +296,7 @@ fn indexes_fail_one_by_one() {
         expect![[r#"
             end b
             write FailureTarget(BackoffLimitExceeded) failedIndexes= ready=0 start=00:00 terminating=1 uncounted={failed:[a,b]}
-            let go a b
+            untrack a b
             write FailureTarget(BackoffLimitExceeded) failed=2 failedIndexes= ready=0 start=00:00 terminating=1"#]],
     );
     check(

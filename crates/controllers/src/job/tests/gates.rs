@@ -21,7 +21,7 @@ fn a_failure_is_announced_only_where_a_job_waits_for_its_last_pod() {
         expect![[r#"
         end
         write completedIndexes=1 failedIndexes=0 ready=0 start=00:00 succeeded=1 uncounted={failed:[a]}
-        let go a b
+        untrack a b
         write Failed(FailedIndexes) completedIndexes=1 failed=1 failedIndexes=0 ready=0 start=00:00 succeeded=1"#]],
     );
     check(
@@ -29,7 +29,7 @@ fn a_failure_is_announced_only_where_a_job_waits_for_its_last_pod() {
         expect![[r#"
         end
         write FailureTarget(FailedIndexes) completedIndexes=1 failedIndexes=0 ready=0 start=00:00 succeeded=1 uncounted={failed:[a]}
-        let go a b
+        untrack a b
         write Failed(FailedIndexes) FailureTarget(FailedIndexes) completedIndexes=1 failed=1 failedIndexes=0 ready=0 start=00:00 succeeded=1"#]],
     );
     let job = "indexed parallelism=4 completions=4 backoffLimitPerIndex=1 maxFailedIndexes=1";
@@ -39,7 +39,7 @@ fn a_failure_is_announced_only_where_a_job_waits_for_its_last_pod() {
         expect![[r#"
         end d
         write completedIndexes=1 failedIndexes=0,2 ready=0 start=00:00 succeeded=1 uncounted={failed:[a,c,d]}
-        let go a b c d
+        untrack a b c d
         write Failed(MaxFailedIndexesExceeded) completedIndexes=1 failed=3 failedIndexes=0,2 ready=0 start=00:00 succeeded=1"#]],
     );
     check(
@@ -47,7 +47,7 @@ fn a_failure_is_announced_only_where_a_job_waits_for_its_last_pod() {
         expect![[r#"
         end d
         write FailureTarget(MaxFailedIndexesExceeded) completedIndexes=1 failedIndexes=0,2 ready=0 start=00:00 succeeded=1 uncounted={failed:[a,c,d]}
-        let go a b c d
+        untrack a b c d
         write FailureTarget(MaxFailedIndexesExceeded) completedIndexes=1 failed=3 failedIndexes=0,2 ready=0 start=00:00 succeeded=1"#]],
     );
     let job = "indexed parallelism=2 completions=3 backoffLimit=0";
@@ -57,7 +57,7 @@ fn a_failure_is_announced_only_where_a_job_waits_for_its_last_pod() {
         expect![[r#"
         end c
         write completedIndexes=0 ready=0 start=00:00 succeeded=1 uncounted={failed:[b,c]}
-        let go a b c
+        untrack a b c
         write Failed(BackoffLimitExceeded) completedIndexes=0 failed=2 ready=0 start=00:00 succeeded=1"#]],
     );
     check(
@@ -65,7 +65,7 @@ fn a_failure_is_announced_only_where_a_job_waits_for_its_last_pod() {
         expect![[r#"
         end c
         write FailureTarget(BackoffLimitExceeded) completedIndexes=0 ready=0 start=00:00 succeeded=1 uncounted={failed:[b,c]}
-        let go a b c
+        untrack a b c
         write FailureTarget(BackoffLimitExceeded) completedIndexes=0 failed=2 ready=0 start=00:00 succeeded=1"#]],
     );
     let deadline = "parallelism=1 activeDeadlineSeconds=10 started=15";
@@ -74,7 +74,7 @@ fn a_failure_is_announced_only_where_a_job_waits_for_its_last_pod() {
         expect![[r#"
         end a
         write ready=0 start=59:45 uncounted={failed:[a]}
-        let go a
+        untrack a
         write Failed(DeadlineExceeded) failed=1 ready=0 start=59:45"#]],
     );
 }
@@ -86,7 +86,7 @@ fn a_success_is_announced_by_a_policy_and_otherwise_like_a_failure() {
         &format!("parallelism=1 completions=1 {BOTH} | a:succeeded"),
         expect![[r#"
             write ready=0 start=00:00 uncounted={succeeded:[a]}
-            let go a
+            untrack a
             write Complete(CompletionsReached) completion=00:00 ready=0 start=00:00 succeeded=1"#]],
     );
     let job = r#"indexed parallelism=3 completions=3 success=[{"succeededIndexes":"0,1","succeededCount":1}]"#;
@@ -96,7 +96,7 @@ fn a_success_is_announced_by_a_policy_and_otherwise_like_a_failure() {
         expect![[r#"
         end a2 c
         write SuccessCriteriaMet(SuccessPolicy) completedIndexes=1 ready=0 start=00:00 succeeded=1 uncounted={failed:[a1]}
-        let go a1 a2 b c
+        untrack a1 a2 b c
         write Complete(SuccessPolicy) SuccessCriteriaMet(SuccessPolicy) completedIndexes=1 completion=00:00 failed=1 ready=0 start=00:00 succeeded=1"#]],
     );
     check(
@@ -104,7 +104,7 @@ fn a_success_is_announced_by_a_policy_and_otherwise_like_a_failure() {
         expect![[r#"
         end a2 c
         write SuccessCriteriaMet(SuccessPolicy) completedIndexes=1 ready=0 start=00:00 succeeded=1 uncounted={failed:[a1]}
-        let go a1 a2 b c
+        untrack a1 a2 b c
         write SuccessCriteriaMet(SuccessPolicy) completedIndexes=1 failed=1 ready=0 start=00:00 succeeded=1"#]],
     );
 }
@@ -162,7 +162,7 @@ fn a_deadline_that_has_passed_ends_all_but_suspended_jobs() {
         expect![[r#"
         end a
         write ready=0 start=59:45 uncounted={failed:[a]}
-        let go a
+        untrack a
         write Failed(DeadlineExceeded) failed=1 ready=0 start=59:45"#]],
     );
     check(
@@ -172,7 +172,7 @@ fn a_deadline_that_has_passed_ends_all_but_suspended_jobs() {
         expect![[r#"
         end a
         write ready=0 start=59:45 uncounted={failed:[a],succeeded:[b]}
-        let go a b
+        untrack a b
         write Failed(DeadlineExceeded) failed=1 ready=0 start=59:45 succeeded=1"#]],
     );
     check(
@@ -189,7 +189,7 @@ fn a_deadline_that_has_passed_ends_all_but_suspended_jobs() {
         expect![[r#"
         end
         write ready=0 start=59:50 uncounted={failed:[a]}
-        let go a
+        untrack a
         write Failed(BackoffLimitExceeded) failed=1 ready=0 start=59:50"#]],
     );
     check(
@@ -206,7 +206,7 @@ fn a_deadline_that_has_passed_ends_all_but_suspended_jobs() {
         expect![[r#"
         end a
         write FailureTarget(DeadlineExceeded) ready=0 start=59:45 terminating=1 uncounted={failed:[a],succeeded:[b]}
-        let go a b
+        untrack a b
         write FailureTarget(DeadlineExceeded) failed=1 ready=0 start=59:45 succeeded=1 terminating=1"#]],
     );
     check(
@@ -216,7 +216,7 @@ fn a_deadline_that_has_passed_ends_all_but_suspended_jobs() {
         expect![[r#"
         end a
         write FailureTarget(DeadlineExceeded) ready=0 start=59:45 uncounted={failed:[a],succeeded:[b]}
-        let go a b
+        untrack a b
         write FailureTarget(DeadlineExceeded) failed=1 ready=0 start=59:45 succeeded=1"#]],
     );
     check(
@@ -226,7 +226,7 @@ fn a_deadline_that_has_passed_ends_all_but_suspended_jobs() {
         expect![[r#"
         end
         write FailureTarget(BackoffLimitExceeded) ready=0 start=59:50 uncounted={failed:[a]}
-        let go a
+        untrack a
         write Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=1 ready=0 start=59:50"#]],
     );
 }

@@ -62,14 +62,14 @@ fn successes_make_room_for_others() {
         expect![[r#"
             create 1
             write active=2 ready=0 start=00:00 terminating=0 uncounted={succeeded:[b]}
-            let go b
+            untrack b
             write active=2 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
         "parallelism=2 completions=5 | a:running b:running c:succeeded d:succeeded",
         expect![[r#"
             write active=2 ready=0 start=00:00 terminating=0 uncounted={succeeded:[c,d]}
-            let go c d
+            untrack c d
             write active=2 ready=0 start=00:00 succeeded=2 terminating=0"#]],
     );
     check(
@@ -77,7 +77,7 @@ fn successes_make_room_for_others() {
         expect![[r#"
             delete a
             write active=2 ready=0 start=00:00 terminating=1 uncounted={succeeded:[d,e]}
-            let go d e
+            untrack d e
             write active=2 ready=0 start=00:00 succeeded=2 terminating=1"#]],
     );
 }
@@ -121,7 +121,7 @@ fn each_index_has_one_pod() {
         expect![[r#"
             create [0, 2]
             write active=3 ready=0 start=00:00 terminating=0 uncounted={failed:[a,c]}
-            let go a c
+            untrack a c
             write active=3 failed=2 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -135,21 +135,21 @@ fn each_index_has_one_pod() {
         expect![[r#"
             create [2]
             write active=2 completedIndexes=0,1 ready=0 start=00:00 succeeded=2 terminating=0
-            let go a b c"#]],
+            untrack a b c"#]],
     );
     check(
         &format!("{job} completed=0-1 succeeded=2 | a:succeeded,ix=1 b:running,ix=2"),
         expect![[r#"
             create [3]
             write active=2 completedIndexes=0,1 ready=0 start=00:00 succeeded=2 terminating=0
-            let go a"#]],
+            untrack a"#]],
     );
     check(
         "indexed parallelism=8 completions=20 | a:running,ix=0 b:succeeded,ix=2 c:pending,ix=3 d:succeeded,ix=4 e:succeeded,ix=9",
         expect![[r#"
             create [1, 5, 6, 7, 8, 10]
             write active=8 completedIndexes=2,4,9 ready=0 start=00:00 succeeded=3 terminating=0
-            let go b d e"#]],
+            untrack b d e"#]],
     );
 }
 
@@ -162,7 +162,7 @@ fn a_pod_on_its_way_out_may_hold_its_place() {
         expect![[r#"
             wait 9s
             write active=1 ready=0 start=00:00 terminating=1 uncounted={failed:[b]}
-            let go b
+            untrack b
             write active=1 failed=1 ready=0 start=00:00 terminating=1"#]],
     );
     check(
@@ -177,14 +177,14 @@ fn a_pod_on_its_way_out_may_hold_its_place() {
         "parallelism=1 replace=Failed | a:running b:failed c:running,going",
         expect![[r#"
             write active=1 ready=0 start=00:00 terminating=1 uncounted={failed:[b]}
-            let go b
+            untrack b
             write active=1 failed=1 ready=0 start=00:00 terminating=1"#]],
     );
     check(
         "parallelism=1 completions=1 | a:running b:failed c:running,going",
         expect![[r#"
             write active=1 ready=0 start=00:00 terminating=1 uncounted={failed:[b,c]}
-            let go b c
+            untrack b c
             write active=1 failed=2 ready=0 start=00:00 terminating=1"#]],
     );
     check(
@@ -204,7 +204,7 @@ fn a_pod_on_its_way_out_may_hold_its_place() {
         expect![[r#"
             wait 9s
             write ready=0 start=00:00 terminating=1 uncounted={failed:[a]}
-            let go a
+            untrack a
             write failed=1 ready=0 start=00:00 terminating=1"#]],
     );
 }
@@ -235,7 +235,7 @@ fn a_replacement_waits() {
         expect![[r#"
             wait 6s
             write ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write failed=1 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -243,7 +243,7 @@ fn a_replacement_waits() {
         expect![[r#"
             create 1
             write active=1 failed=3 ready=0 start=00:00 terminating=0 uncounted={succeeded:[a]}
-            let go a
+            untrack a
             write active=1 failed=3 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
@@ -277,7 +277,7 @@ fn each_index_waits_for_itself() {
         expect![[r#"
             wait 30s
             write active=2 failedIndexes= ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=2 failed=1 failedIndexes= ready=0 start=00:00 terminating=0"#]],
     );
 }
@@ -291,7 +291,7 @@ fn a_suspended_job_has_no_pods() {
             delete a b
             event Suspended
             write Suspended(JobSuspended) ready=0 terminating=2 uncounted={succeeded:[c]}
-            let go c
+            untrack c
             write Suspended(JobSuspended) ready=0 succeeded=1 terminating=2"#]],
     );
     check(
@@ -310,7 +310,7 @@ fn a_suspended_job_has_no_pods() {
         expect![[r#"
             delete
             write SuccessCriteriaMet(CompletionsReached) ready=0 terminating=0 uncounted={succeeded:[a]}
-            let go a
+            untrack a
             write Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) completion=00:00 ready=0 succeeded=1 terminating=0"#]],
     );
     check(
@@ -325,7 +325,7 @@ fn a_suspended_job_has_no_pods() {
         expect![[r#"
             hold
             write active=2 ready=0 terminating=0
-            let go a b"#]],
+            untrack a b"#]],
     );
     check(
         "suspend unseen parallelism=2 completions=5 | a:running",
@@ -343,7 +343,7 @@ fn nothing_is_done_on_half_knowledge() {
         expect![[r#"
             hold
             write active=2 ready=0 start=00:00 terminating=0 uncounted={succeeded:[c]}
-            let go a b c
+            untrack a b c
             write active=2 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
@@ -351,7 +351,7 @@ fn nothing_is_done_on_half_knowledge() {
         expect![[r#"
             hold
             write ready=0 start=00:00 terminating=0 uncounted={succeeded:[a]}
-            let go a
+            untrack a
             write ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
@@ -359,7 +359,7 @@ fn nothing_is_done_on_half_knowledge() {
         expect![[r#"
             end
             write FailureTarget(BackoffLimitExceeded) ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write Failed(BackoffLimitExceeded) FailureTarget(BackoffLimitExceeded) failed=1 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -367,7 +367,7 @@ fn nothing_is_done_on_half_knowledge() {
         expect![[r#"
             end
             write ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write failed=1 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -375,7 +375,7 @@ fn nothing_is_done_on_half_knowledge() {
         expect![[r#"
             end b
             write ready=0 start=00:00 terminating=1 uncounted={failed:[a]}
-            let go a
+            untrack a
             write failed=1 ready=0 start=00:00 terminating=1"#]],
     );
 }

@@ -190,7 +190,7 @@ fn a_policy_ends_a_job_or_looks_away() {
         expect![[r#"
             end b
             write FailureTarget(PodFailurePolicy) ready=0 start=00:00 terminating=1 uncounted={failed:[a,b]}
-            let go a b
+            untrack a b
             write FailureTarget(PodFailurePolicy) failed=2 ready=0 start=00:00 terminating=1"#]],
     );
     check(
@@ -198,7 +198,7 @@ fn a_policy_ends_a_job_or_looks_away() {
         expect![[r#"
             create 1
             write active=1 ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write active=1 failed=1 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -210,7 +210,7 @@ fn a_policy_ends_a_job_or_looks_away() {
         expect![[r#"
             end
             write FailureTarget(Before) ready=0 start=00:00 terminating=0 uncounted={failed:[a]}
-            let go a
+            untrack a
             write Failed(Before) FailureTarget(Before) failed=1 ready=0 start=00:00 terminating=0"#]],
     );
     check(
@@ -218,7 +218,7 @@ fn a_policy_ends_a_job_or_looks_away() {
         expect![[r#"
             create 1
             write active=1 ready=0 start=00:00 terminating=0
-            let go a"#]],
+            untrack a"#]],
     );
     // What does not count against the limit delays the next pod all the same.
     let ignored = r#"policy=[{"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]}]"#;
@@ -229,7 +229,7 @@ fn a_policy_ends_a_job_or_looks_away() {
         expect![[r#"
             wait 6s
             write ready=0 start=00:00 terminating=0
-            let go a"#]],
+            untrack a"#]],
     );
     check(
         &format!("parallelism=1 {FAIL_ON_5} | a:running,going"),
@@ -333,7 +333,7 @@ fn an_end_that_was_decided_stays() {
         expect![[r#"
             end b
             write SuccessCriteriaMet(SuccessPolicy) completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=1 uncounted={failed:[c]}
-            let go a b c
+            untrack a b c
             write SuccessCriteriaMet(SuccessPolicy) completedIndexes=0 failed=1 ready=0 start=00:00 succeeded=1 terminating=1"#]],
     );
     // A failure comes before a success.
@@ -342,7 +342,7 @@ fn an_end_that_was_decided_stays() {
         expect![[r#"
             end b
             write FailureTarget(BackoffLimitExceeded) completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=1 uncounted={failed:[b,c]}
-            let go a b c
+            untrack a b c
             write FailureTarget(BackoffLimitExceeded) completedIndexes=0 failed=2 ready=0 start=00:00 succeeded=1 terminating=1"#]],
     );
     check(
@@ -350,7 +350,7 @@ fn an_end_that_was_decided_stays() {
         expect![[r#"
             end
             write FailureTarget(PodFailurePolicy) completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=0 uncounted={failed:[b]}
-            let go a b
+            untrack a b
             write Failed(PodFailurePolicy) FailureTarget(PodFailurePolicy) completedIndexes=0 failed=1 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     // What was decided before comes before all.
@@ -361,7 +361,7 @@ fn an_end_that_was_decided_stays() {
         expect![[r#"
             end
             write SuccessCriteriaMet(Before) completedIndexes=0 ready=0 start=00:00 succeeded=1 terminating=0 uncounted={failed:[b]}
-            let go b
+            untrack b
             write Complete(Before) SuccessCriteriaMet(Before) completedIndexes=0 completion=00:00 failed=1 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
     check(
@@ -369,7 +369,7 @@ fn an_end_that_was_decided_stays() {
         expect![[r#"
             end
             write FailureTarget(Before) completedIndexes=0 failed=1 ready=0 start=00:00 succeeded=1 terminating=0
-            let go a
+            untrack a
             write Failed(Before) FailureTarget(Before) completedIndexes=0 failed=1 ready=0 start=00:00 succeeded=1 terminating=0"#]],
     );
 }

@@ -161,7 +161,7 @@ pub fn pod(text: &str) -> Arc<Pod> {
     Arc::new(Pod::decode(pod.to_string().as_bytes()).unwrap())
 }
 
-/// What the round does: pods, status before finalizers go, who is let go, status after that.
+/// What the round does: pods, status before finalizers are removed, of whom they are removed, status after that.
 pub fn round(text: &str) -> String {
     let snapshot = snapshot(text);
     let assessed = assess(&snapshot, now());
@@ -207,7 +207,7 @@ pub fn round(text: &str) -> String {
         lines.push(format!("write {}", told(&tracking.status)));
     }
     if !tracking.release.is_empty() {
-        lines.push(format!("let go {}", names(&tracking.release)));
+        lines.push(format!("untrack {}", names(&tracking.release)));
         for pod in &tracking.release {
             tracking.tracked.remove(&pod.metadata.uid);
         }
