@@ -51,16 +51,20 @@ pub(crate) fn verify(
     audiences: &[String],
 ) -> Result<(Identity, Vec<String>), String> {
     let mut known = shared.static_tokens.iter();
-    if let Some(known) = known.find(|known| same(&known.token, token)) {
-        return Ok((known.identity.clone(), audiences.to_vec()));
-    }
-    let bootstrap = shared.settings.bootstrap_tokens;
-    match bootstrap
-        .then(|| bootstrap_tokens::verify(shared, token))
-        .flatten()
-    {
-        Some(identity) => Ok((identity, audiences.to_vec())),
-        None => shared.tokens.verify(shared, token, audiences),
+    let known = known.find(|known| same(&known.token, token));
+    let known = known.map(|known| known.identity.clone());
+    let is_bootstrap = shared.settings.bootstrap_tokens;
+    let known = known.or_else(|| is_bootstrap.then(|| bootstrap_tokens::verify(shared, token))?);
+    let Some(identity) = known else {
+        return shared.tokens.verify(shared, token, audiences);
+    };
+    // UPSTREAM: a token that names no audience is good for this server alone.
+    let own = shared.tokens.audiences();
+    let mut good_for = own.to_vec();
+    good_for.retain(|own| audiences.is_empty() || audiences.contains(own));
+    match good_for.is_empty() {
+        true => Err("the token is for this server alone".into()),
+        false => Ok((identity, good_for)),
     }
 }
 

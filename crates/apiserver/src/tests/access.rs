@@ -253,6 +253,18 @@ async fn a_bootstrap_token_is_a_user_until_it_expires_or_is_deleted() {
             "system:authenticated"
         ])
     );
+    let own = reviewed["audiences"].clone();
+    assert_eq!(own.as_array().map(Vec::len), Some(1), "{reviewed}");
+    for (asked, good_for) in [
+        (json!(["foo"]), serde_json::Value::Null),
+        (json!(["foo", own[0]]), own.clone()),
+    ] {
+        let body = json!({"spec": {"token": good, "audiences": asked}});
+        let reviewed = server.post("/apis/authentication.k8s.io/v1/tokenreviews", body);
+        let status = reviewed.await.1["status"].clone();
+        assert_eq!(status["audiences"], good_for, "{status}");
+        assert_eq!(status["authenticated"] == true, !good_for.is_null());
+    }
     for wrong in [
         "abcdef.0123456789abcdee",
         "abcdeg.0123456789abcdef",
