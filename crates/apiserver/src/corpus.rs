@@ -1,5 +1,6 @@
 //! Objects sent to kube-apiserver 1.36 as dry runs, with its answers: ours must be the same.
 
+use api::Gates;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Networks, Operation, Request, Verdict, store::Store};
@@ -44,7 +45,11 @@ fn created(sent: Value, answer: &Value) -> Value {
         admission::mutate(context, &request, &mut object, None).unwrap();
         admission::allocate(context, &request, &mut object, None).unwrap();
         strategy::prepare_create(kind, &mut object, now);
-        assert_eq!(crate::validation::create(kind, &object), [], "{name}");
+        assert_eq!(
+            crate::validation::create(kind, &object, Gates::default()),
+            [],
+            "{name}"
+        );
         let mut verdict = Verdict::default();
         admission::review(context, &request, &object, None, &mut verdict).unwrap();
         admission::charge(context, &request, &object, None, &mut verdict).unwrap();
@@ -176,7 +181,7 @@ fn updated(case: &Value) -> Result<Value, Vec<String>> {
             causes = crate::validation::status_update(kind, &new, old, 0);
         } else {
             strategy::prepare_update(kind, &mut new, old, now);
-            causes = crate::validation::update(kind, &new, old);
+            causes = crate::validation::update(kind, &new, old, Gates::default());
         }
     });
     if causes.is_empty() {

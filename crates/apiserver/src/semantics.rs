@@ -528,8 +528,8 @@ impl admission::Cluster for State<'_> {
     }
 }
 
-pub(crate) fn validate_create(kind: &Kind, value: &Value) -> Vec<Cause> {
-    let mut causes = validation::create(kind, value);
+pub(crate) fn validate_create(shared: &Shared, kind: &Kind, value: &Value) -> Vec<Cause> {
+    let mut causes = validation::create(kind, value, shared.settings.gates);
     causes.extend(check_schema(kind, None, value, None));
     causes
 }
@@ -560,7 +560,7 @@ pub(crate) fn validate_update(
     old: &Value,
 ) -> Vec<Cause> {
     let mut causes = match subresource {
-        None => validation::update(kind, new, old),
+        None => validation::update(kind, new, old, shared.settings.gates),
         Some(Subresource::Approval) => validation::approval_update(new, old),
         Some(_) => validation::status_update(kind, new, old, shared.now_seconds()),
     };
@@ -589,7 +589,7 @@ pub(crate) fn make_namespace(shared: &Arc<Shared>, name: &str) {
     default(kind, &mut value);
     stamp(shared, &mut value);
     prepare_create(shared, kind, &mut value);
-    if !validate_create(kind, &value).is_empty() {
+    if !validate_create(shared, kind, &value).is_empty() {
         return;
     }
     let stored: Result<_, Status> = shared.store.write(|transaction| {

@@ -4,6 +4,7 @@ use crate::admission::Plugins;
 use crate::audit::Auditor;
 use crate::auth::Authorizer;
 use crate::kinds::ServedVersions;
+use api::Gates;
 use keys::PublicKey;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub struct Settings {
     pub allow_privileged: bool,
     pub event_lifetime_seconds: i64,
     pub service_account_tokens: ServiceAccountTokens,
+    /// Those that change what is valid: `HPAScaleToZero`.
+    pub gates: Gates,
     /// Which of the built-in kinds are served.
     pub served: ServedVersions,
     /// Who notes what is asked; none: nobody.
@@ -70,6 +73,7 @@ impl Default for Settings {
             // UPSTREAM: --event-ttl.
             event_lifetime_seconds: 3600,
             service_account_tokens: ServiceAccountTokens::default(),
+            gates: Gates::default(),
             served: ServedVersions::default(),
             audit: None,
         }

@@ -18,6 +18,7 @@ mod embed;
 mod eviction;
 mod foreign;
 mod full_disk;
+mod gates;
 mod hostile;
 mod mutations;
 mod nodes;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use api::{Clock, Rng};
+use api::{Clock, Gates, Rng};
 use apiserver::pki::{Pki, Validity};
 use apiserver::serve::{Limits, Spawner, default_limits, serve};
 use apiserver::{ApiServer, Extra, Options, Storage};
@@ -141,7 +141,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         runtime::clock::wall(),
         1,
         limits,
-        Extra::default(),
+        Features::default(),
         &stop,
     )?;
     if let Some(path) = &arguments.kubeconfig {
@@ -210,6 +210,13 @@ impl Place {
     }
 }
 
+/// What the API server has beside upstream's defaults.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Features {
+    pub(crate) serves: Extra,
+    pub(crate) gates: Gates,
+}
+
 /// A running API server.
 pub(crate) struct Served {
     pub(crate) server: ApiServer,
@@ -225,7 +232,7 @@ impl Served {
         clock: Clock,
         pace: u32,
         limits: Limits,
-        serves: Extra,
+        features: Features,
         stop: &Stop,
     ) -> Result<Served> {
         let rng = Rng::from_seed(manager::process::random_seed());
@@ -248,7 +255,9 @@ impl Served {
         // Tokens stay good across restarts because their key is kept with the certificates.
         options.service_account_key = Some(pki.service_account_key.clone());
         options.advertise = Some((address.ip(), address.port()));
+        let Features { serves, gates } = features;
         options.serves = serves;
+        options.settings.gates = gates;
         // Usage is what simulated nodes say: then the rest of a control plane is here, too.
         if serves.usage {
             options.components = &["controller-manager", "scheduler"];

@@ -1,6 +1,6 @@
 //! HorizontalPodAutoscalers. Upstream: pkg/apis/autoscaling/validation.
 
-use api::syntax;
+use api::{Gate, Gates, syntax};
 use serde_json::Value;
 
 use super::place::{Errors, Place};
@@ -21,13 +21,13 @@ const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
 ];
 
-pub(super) fn create(errors: &mut Errors, root: &Place<'_>) {
-    spec(errors, &root.field("spec"), &Value::Null);
+pub(super) fn create(errors: &mut Errors, root: &Place<'_>, gates: Gates) {
+    spec(errors, &root.field("spec"), &Value::Null, gates);
 }
 
 /// What was there before may stay: no replicas at all, and versions that nobody would admit any more.
-pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
-    spec(errors, &root.field("spec"), &old["spec"]);
+pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value, gates: Gates) {
+    spec(errors, &root.field("spec"), &old["spec"], gates);
 }
 
 pub(super) fn status(errors: &mut Errors, root: &Place<'_>) {
@@ -37,10 +37,12 @@ pub(super) fn status(errors: &mut Errors, root: &Place<'_>) {
     }
 }
 
-fn spec(errors: &mut Errors, spec: &Place<'_>, old: &Value) {
+fn spec(errors: &mut Errors, spec: &Place<'_>, old: &Value, gates: Gates) {
     let (min, max) = (spec.field("minReplicas"), spec.field("maxReplicas"));
+    let scales_to_zero = gates.enabled(Gate::HPAScaleToZero);
     let least = match old["minReplicas"].as_i64() {
         Some(0) => 0,
+        _ if scales_to_zero => 0,
         _ => 1,
     };
     if min.integer().is_some_and(|number| number < least) {

@@ -37,6 +37,7 @@ mod volumes;
 mod webhooks;
 mod workloads;
 
+use api::Gates;
 pub(crate) use metadata::{ANNOTATIONS_MAX, embedded as embedded_metadata};
 use serde_json::Value;
 
@@ -45,12 +46,12 @@ use crate::status::Cause;
 use place::{Errors, Place};
 
 /// What is wrong with a new object.
-pub fn create(kind: &Kind, new: &Value) -> Vec<Cause> {
+pub fn create(kind: &Kind, new: &Value, gates: Gates) -> Vec<Cause> {
     let mut errors = Errors::default();
     let root = Place::root(new);
     metadata::create(&mut errors, kind, &root);
     if kind.custom().is_none() {
-        check_create(&mut errors, kind, &root);
+        check_create(&mut errors, kind, &root, gates);
     }
     errors.0
 }
@@ -74,12 +75,12 @@ pub(crate) fn conversion(definition: &Value) -> Vec<Cause> {
 }
 
 /// What is wrong with an object that is to replace `old`.
-pub fn update(kind: &Kind, new: &Value, old: &Value) -> Vec<Cause> {
+pub fn update(kind: &Kind, new: &Value, old: &Value, gates: Gates) -> Vec<Cause> {
     let mut errors = Errors::default();
     let root = Place::root(new);
     metadata::update(&mut errors, &root, old);
     if kind.custom().is_none() {
-        check_update(&mut errors, kind, &root, old);
+        check_update(&mut errors, kind, &root, old, gates);
     }
     errors.0
 }
@@ -123,7 +124,7 @@ pub fn approval_update(new: &Value, old: &Value) -> Vec<Cause> {
     errors.0
 }
 
-fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
+fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>, gates: Gates) {
     match (&*kind.group, &*kind.kind) {
         ("", "Pod") => pod::create(errors, root),
         ("", "PodTemplate") => pod::template(errors, &root.field("template")),
@@ -155,7 +156,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
         }
         ("rbac.authorization.k8s.io", _) => rbac::binding(errors, root, kind.namespaced),
         ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v2" => {
-            autoscalers::create(errors, root);
+            autoscalers::create(errors, root, gates);
         }
         ("policy", "PodDisruptionBudget") => groups::disruption_budget(errors, root),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
@@ -210,7 +211,7 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>) {
     }
 }
 
-fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value) {
+fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value, gates: Gates) {
     match (&*kind.group, &*kind.kind) {
         ("", "Pod") => pod::update(errors, root, old),
         ("", "Service") => services::service_update(errors, root, old),
@@ -238,7 +239,7 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         ("apps", "ControllerRevision") => workloads::controller_revision(errors, root, Some(old)),
         ("apps", _) => workloads::update(errors, &kind.kind, root, old),
         ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v2" => {
-            autoscalers::update(errors, root, old);
+            autoscalers::update(errors, root, old, gates);
         }
         ("batch", "Job") => batch::job_update(errors, root, old),
         ("discovery.k8s.io", "EndpointSlice") => {
@@ -277,6 +278,6 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value)
         ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => {
             policies::mutating(errors, root, Some(old))
         }
-        _ => check_create(errors, kind, root),
+        _ => check_create(errors, kind, root, gates),
     }
 }

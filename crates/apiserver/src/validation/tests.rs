@@ -66,7 +66,7 @@ fn causes_are_those_of_upstream() {
     let mut found = Vec::new();
     for case in &corpus {
         let (kind, object) = prepared(&case["sent"]);
-        let ours = create(&kind, &object)
+        let ours = create(&kind, &object, Gates::default())
             .into_iter()
             .map(|cause| (cause.field, cause.reason, cause.message));
         let ours = comparable(ours);
@@ -100,13 +100,13 @@ fn valid_objects_are_valid() {
         let corpus: Vec<Value> = serde_json::from_str(name).unwrap();
         for case in corpus {
             let (kind, object) = prepared(&case["sent"]);
-            let causes: Vec<_> = create(&kind, &object)
+            let causes: Vec<_> = create(&kind, &object, Gates::default())
                 .into_iter()
                 .map(|cause| format!("{} {}", cause.field, cause.message))
                 .collect();
             assert_eq!(causes, [""; 0], "{} {object}", kind.kind);
             assert_eq!(
-                update(&kind, &object, &object),
+                update(&kind, &object, &object, Gates::default()),
                 [],
                 "{} updated to itself",
                 kind.kind
@@ -185,7 +185,7 @@ fn containers_mount_what_claim_templates_make() {
     };
     let fields = |mounted: &str| -> Vec<String> {
         let (kind, object) = prepared(&set(mounted));
-        create(&kind, &object)
+        create(&kind, &object, Gates::default())
             .into_iter()
             .map(|cause| cause.field)
             .collect()
@@ -211,7 +211,7 @@ fn a_certificate_request_is_signed_with_the_key_that_it_is_about() {
             },
         });
         let (kind, object) = prepared(&sent);
-        let causes = create(&kind, &object).into_iter();
+        let causes = create(&kind, &object, Gates::default()).into_iter();
         let said: Vec<String> = causes.map(|cause| cause.message).collect();
         said.join("; ")
     };
@@ -259,7 +259,7 @@ fn autoscalers_are_refused_in_upstreams_words() {
     use serde_json::json;
     let refused = |patch: Value| {
         let (kind, object) = autoscaler(&patch);
-        said(create(&kind, &object))
+        said(create(&kind, &object, Gates::default()))
     };
     let target = |version: &str, kind: &str| json!({"scaleTargetRef": {"apiVersion": version, "kind": kind, "name": "d"}});
     assert_eq!(refused(json!({})), "");
@@ -334,6 +334,36 @@ fn autoscalers_are_refused_in_upstreams_words() {
 }
 
 #[test]
+fn autoscalers_scale_to_zero_with_the_gate_and_a_metric_that_no_pod_has() {
+    use api::Gate;
+    use serde_json::json;
+    let target = json!({"type": "Value", "value": "1"});
+    let external =
+        json!({"type": "External", "external": {"metric": {"name": "m"}, "target": target}});
+    let on = Gates::default().with(Gate::HPAScaleToZero, true);
+    let found = |least: i64, metrics: Value, gates: Gates| {
+        let (kind, object) = autoscaler(&json!({"minReplicas": least, "metrics": metrics}));
+        let (_, one) = autoscaler(&json!({"minReplicas": 1}));
+        let causes = said(create(&kind, &object, gates));
+        assert_eq!(causes, said(update(&kind, &object, &one, gates)));
+        causes
+    };
+    assert_eq!(found(0, json!([external]), on), "");
+    assert_eq!(
+        found(0, json!([]), on),
+        "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas"
+    );
+    assert_eq!(
+        found(-1, json!([external]), on),
+        "spec.minReplicas: Invalid value: -1: must be greater than or equal to 0"
+    );
+    assert_eq!(
+        found(0, json!([external]), Gates::default()),
+        "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"
+    );
+}
+
+#[test]
 fn what_an_autoscaler_has_already_it_may_keep() {
     use serde_json::json;
     let target = json!({"apiVersion": "v1", "kind": "Deployment", "name": "d"});
@@ -341,12 +371,12 @@ fn what_an_autoscaler_has_already_it_may_keep() {
     let metrics = json!([{"type": "External", "external": external}]);
     let (kind, old) =
         autoscaler(&json!({"scaleTargetRef": target, "minReplicas": 0, "metrics": metrics}));
-    assert!(!create(&kind, &old).is_empty());
-    assert_eq!(said(update(&kind, &old, &old)), "");
+    assert!(!create(&kind, &old, Gates::default()).is_empty());
+    assert_eq!(said(update(&kind, &old, &old, Gates::default())), "");
     let mut worse = old.clone();
     worse["spec"]["minReplicas"] = json!(-1);
     assert_eq!(
-        said(update(&kind, &worse, &old)),
+        said(update(&kind, &worse, &old, Gates::default())),
         "spec.minReplicas: Invalid value: -1: must be greater than or equal to 0"
     );
     let mut counted = old.clone();
@@ -362,7 +392,7 @@ fn quota(spec: Value) -> String {
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec,
     });
     let (kind, object) = prepared(&quota);
-    said(create(&kind, &object))
+    said(create(&kind, &object, Gates::default()))
 }
 
 #[test]
@@ -486,7 +516,7 @@ fn huge_pages_come_whole_however_many_there_are() {
         let (kind, object) = prepared(&json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]},
         }));
-        said(create(&kind, &object))
+        said(create(&kind, &object, Gates::default()))
     };
     for whole in ["2Mi", "1Gi", "5Ei"] {
         assert_eq!(found(whole), "", "{whole}");
@@ -507,7 +537,7 @@ fn restart_rules_are_checked_in_upstreams_words() {
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": main}});
         pod["spec"][list] = json!([container]);
         let (kind, object) = prepared(&pod);
-        said(create(&kind, &object))
+        said(create(&kind, &object, Gates::default()))
     };
     let rule = |action: &str, operator: &str, count: usize| {
         let values: Vec<usize> = (0..count).collect();

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::Cidr;
+use api::{Cidr, Gates};
 use apiserver::FrontProxy;
 use apiserver::admission::{Networks, Plugins};
 use apiserver::audit::{Auditor, Format, LogOptions, Policy};
@@ -99,15 +99,20 @@ impl<'a> Reader<'a> {
 
     fn read(mut self, program: &str, controllers: Option<String>) -> Result<Command, Errors> {
         let flags = self.flags;
+        let mut gates = Gates::default();
         match read_gates(flags) {
-            Ok(gates) => {
-                self.warnings.extend(gates.warnings());
-                self.errors.extend(validate::component(flags, &gates));
+            Ok(read) => {
+                self.warnings.extend(read.warnings());
+                self.errors.extend(validate::component(flags, &read));
+                gates = read.for_controllers();
             }
             Err(found) => self.errors.extend(found),
         }
         self.warnings.extend(manager::tls_names::warnings(flags));
-        let settings = self.settings();
+        let settings = Settings {
+            gates,
+            ..self.settings()
+        };
         let networks = self.networks();
         let static_tokens = self.static_tokens();
         let client_ca = self.authority("client-ca-file");
@@ -199,6 +204,7 @@ impl<'a> Reader<'a> {
             service_account_tokens: self.service_account_tokens(),
             served,
             audit: self.audit(),
+            ..Settings::default()
         }
     }
 

@@ -45,6 +45,16 @@ fn help_has_no_flag_that_envtest_would_then_give() {
 }
 
 #[test]
+fn gates_of_the_api_are_the_servers_too() {
+    let scales_to_zero = |arguments: &[&str]| {
+        let gates = run(arguments).settings.gates;
+        gates.enabled(api::Gate::HPAScaleToZero)
+    };
+    assert!(!scales_to_zero(&[]));
+    assert!(scales_to_zero(&["--feature-gates=HPAScaleToZero=true"]));
+}
+
+#[test]
 fn the_defaults_are_upstreams() {
     use apiserver::admission::Plugin;
     use apiserver::auth::Authorizer;

@@ -31,7 +31,7 @@ use runtime::{Decisions, Stop, Task, spawn};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::apiserver::{Place, Served};
+use crate::apiserver::{Features, Place, Served};
 use crate::{files, signals};
 use instance::{Facts, Instance};
 use log::Log;
@@ -245,9 +245,12 @@ async fn run(
             1
         },
         apiserver::serve::default_limits(),
-        Extra {
-            usage: true,
-            previews: serves_previews(&setup.manager),
+        Features {
+            serves: Extra {
+                usage: true,
+                previews: serves_previews(&setup.manager),
+            },
+            gates: setup.manager.gates.for_controllers(),
         },
         &stop,
     )?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{create, prepared, said, update};
+use super::{Gates, create, prepared, said, update};
 
 const IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const ZEROS: &str = "must not have leading 0s";
@@ -10,7 +10,7 @@ const MAPPED: &str = "must not be an IPv4-mapped IPv6 address";
 
 fn created(object: &Value) -> String {
     let (kind, object) = prepared(object);
-    said(create(&kind, &object))
+    said(create(&kind, &object, Gates::default()))
 }
 
 /// What is said about each text that is refused: `text: path: why`, without the value.
@@ -147,9 +147,9 @@ fn ranges_of_services_are_canonical() {
 #[test]
 fn a_service_keeps_the_addresses_that_it_has() {
     let (kind, old) = prepared(&service("::ffff:1.2.3.4"));
-    assert!(!create(&kind, &old).is_empty());
-    assert_eq!(said(update(&kind, &old, &old)), "");
+    assert!(!create(&kind, &old, Gates::default()).is_empty());
+    assert_eq!(said(update(&kind, &old, &old, Gates::default())), "");
     let (_, mut new) = prepared(&service("::ffff:1.2.3.5"));
     new["metadata"] = old["metadata"].clone();
-    assert!(said(update(&kind, &new, &old)).ends_with(MAPPED));
+    assert!(said(update(&kind, &new, &old, Gates::default())).ends_with(MAPPED));
 }
