@@ -83,6 +83,7 @@ impl ApiServer {
                     &shared.settings.service_account_tokens,
                 ),
                 rbac: Rbac::new(shared.settings.authorizers.clone()),
+                impersonation: crate::auth::impersonate::LastModes::default(),
                 metrics: crate::metrics::Metrics::default(),
                 parsed: crate::parsed::Parsed::default(),
                 policies: crate::policy::Cache::default(),

@@ -2,6 +2,7 @@
 
 use crate::admission::Networks;
 use crate::auth::authenticate::{Presented, authenticate, bearer};
+use crate::auth::impersonate::LastModes;
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens::Tokens;
 use crate::auth::{Identity, StaticToken};
@@ -83,6 +84,7 @@ pub(crate) struct Shared {
     /// Seals the tokens by which lists go on.
     pub(crate) continue_key: ring::hmac::Key,
     pub(crate) rbac: Rbac,
+    pub(crate) impersonation: LastModes,
     pub(crate) metrics: crate::metrics::Metrics,
     pub(crate) parsed: crate::parsed::Parsed,
     pub(crate) policies: crate::policy::Cache,
@@ -175,6 +177,7 @@ impl ApiServer {
                 &settings.service_account_tokens,
             ),
             rbac: Rbac::new(settings.authorizers.clone()),
+            impersonation: LastModes::default(),
             metrics: crate::metrics::Metrics::default(),
             parsed: crate::parsed::Parsed::default(),
             policies: crate::policy::Cache::default(),

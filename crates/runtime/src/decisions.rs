@@ -12,7 +12,7 @@ use api::decision::{Decided, Decision, Line};
 use api::{Key, MicroTime, ObjectId};
 use parking_lot::Mutex;
 
-use crate::lru::Lru;
+use api::Lru;
 
 /// The last decisions of all controllers. Cheap to clone; clones share the record.
 #[derive(Clone)]

@@ -41,12 +41,11 @@ pub use written::Written;
 pub mod decisions;
 pub mod events;
 pub mod leader;
-mod lru;
 pub mod metrics;
 pub mod pending_work;
 
+pub use api::Lru;
 pub use decisions::{Decisions, Report};
 pub use events::{EventType, EventWriter, ObjectRef, Recorder};
 pub use leader::{Fence, LeaderElector, Leadership, LeaseConfig};
-pub use lru::Lru;
 pub use metrics::Metrics;

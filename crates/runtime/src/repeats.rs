@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::controller::LoopKey;
-use crate::lru::Lru;
+use api::Lru;
 
 /// The recent writes of each key of one loop.
 pub struct Repeats<K> {

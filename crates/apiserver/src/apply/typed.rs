@@ -72,9 +72,10 @@ fn check(place: Place<'_>, value: &Value, path: &str, found: &mut Vec<String>) {
                 let path = format!("{path}.{name}");
                 if !place.accepts(name) {
                     found.push(format!("{path}: field not declared in schema"));
-                } else {
-                    check(place.member(name), member, &path, found);
+                    // UPSTREAM: what comes after it in the map is not looked at, in whatever order Go goes through it.
+                    return;
                 }
+                check(place.member(name), member, &path, found);
             }
             return;
         }
@@ -250,6 +251,21 @@ mod tests {
         check(
             json!({"containers": [{"image": "a"}], "tolerations": [{}]}),
             None,
+        );
+    }
+
+    #[test]
+    fn of_each_map_one_unknown_field_is_named() {
+        check(
+            json!({"containers": [{"name": "a", "imag": "b", "ima": "c"}, {"name": "b", "x": 1}]}),
+            Some(
+                "errors:\n  .spec.containers[name=\"a\"].ima: field not declared in schema\n  \
+                 .spec.containers[name=\"b\"].x: field not declared in schema",
+            ),
+        );
+        check(
+            json!({"a": 1, "b": 2, "hostNetwork": "yes"}),
+            Some(".spec.a: field not declared in schema"),
         );
     }
 

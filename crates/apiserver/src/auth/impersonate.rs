@@ -10,8 +10,11 @@ use crate::rest::RequestInfo;
 use crate::rest::query::percent_decode;
 use crate::server::Shared;
 use crate::status::Status;
+use api::Lru;
+use api::hash::Digest;
 use api::syntax::{go_quote, validate_dns1123_label, validate_dns1123_subdomain};
 use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,9 +41,12 @@ pub(crate) fn impersonate(
     let Some(wanted) = wanted(headers)? else {
         return Ok(caller);
     };
+    let last = shared.impersonation.last(&caller);
+    let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
     let mut refused = None;
-    for mode in Mode::ALL
+    for mode in last
         .into_iter()
+        .chain(others)
         .filter(|mode| mode.applies(&wanted, &caller))
     {
         let attempt = Attempt {
@@ -50,12 +56,43 @@ pub(crate) fn impersonate(
             mode,
         };
         match attempt.check(info) {
-            Ok(()) => return Ok(Arc::new(complete(wanted, mode))),
+            Ok(()) => {
+                shared.impersonation.remember(&caller, mode);
+                return Ok(Arc::new(complete(wanted, mode)));
+            }
             Err(status) => drop(refused.get_or_insert(status)),
         }
     }
     // The last mode applies to everybody.
     Err(refused.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// UPSTREAM: `modeIndexCache`: callers are likely to use one mode, so that the one in which they were last allowed to act as
+/// somebody is tried first, and is what they are told of when they are refused.
+pub(crate) struct LastModes(Mutex<Lru<u64, Mode>>);
+
+/// UPSTREAM: so many callers are remembered.
+const CALLERS_MAX: usize = 10_000;
+
+impl Default for LastModes {
+    fn default() -> LastModes {
+        LastModes(Mutex::new(Lru::new(CALLERS_MAX)))
+    }
+}
+
+impl LastModes {
+    fn last(&self, caller: &Identity) -> Option<Mode> {
+        self.0.lock().get(&key(caller)).copied()
+    }
+
+    fn remember(&self, caller: &Identity, mode: Mode) {
+        *self.0.lock().get_or_insert(key(caller), || mode) = mode;
+    }
+}
+
+/// Of the same size for all: two callers with one key are tried in each other's order, and nothing else.
+fn key(caller: &Identity) -> u64 {
+    Digest::new().text(&caller.user).finish()
 }
 
 /// In whose place somebody may act.

@@ -395,6 +395,39 @@ async fn what_cannot_be_read_is_nobody_to_act_as() {
     }
 }
 
+/// Upstream: `modeIndexCache`.
+#[tokio::test(start_paused = true)]
+async fn who_was_allowed_in_one_mode_is_told_of_that_mode_when_refused() {
+    let server = Server::new();
+    let mut only = rule(&["impersonate"], "", &["users"]);
+    only["resourceNames"] = json!(["jane"]);
+    server.allow_everywhere("joe", json!([only])).await;
+    let mut joe = server.caller("joe");
+    let mut as_user = async |name: &str| {
+        joe.headers = vec![("impersonate-user", name.as_bytes().to_vec())];
+        joe.who().await
+    };
+    forbidden(
+        as_user("jim").await,
+        "selfsubjectreviews.authentication.k8s.io is forbidden: User \"joe\" cannot impersonate-on:user-info:create \
+         resource \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at the cluster scope",
+    );
+    assert_eq!(as_user("jane").await.0, 201);
+    forbidden(
+        as_user("jim").await,
+        "users \"jim\" is forbidden: User \"joe\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
+    );
+    // Of others nothing is remembered.
+    let mut ann = server.caller("ann");
+    ann.headers = vec![("impersonate-user", "jim".into())];
+    let (code, refused) = ann.who().await;
+    let said = refused["message"].as_str().unwrap_or_default();
+    assert!(
+        code == 403 && said.contains("impersonate-on:user-info:create"),
+        "{refused}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_well_formed_names_are_service_accounts() {
     let server = Server::new();
@@ -419,8 +452,8 @@ async fn only_well_formed_names_are_service_accounts() {
             "impersonate-user",
             format!("system:serviceaccount:{name}").into(),
         )];
-        // They are users, whom other permissions are for.
-        forbidden(joe.who().await, "cannot impersonate-on:user-info:create");
+        // They are users, whom other permissions are for, in the mode in which joe was allowed before.
+        forbidden(joe.who().await, "cannot impersonate resource \"users\"");
     }
     let mut admin = server.caller("kubernetes-admin");
     admin.identity = Identity::admin();

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::event::Event;
 use super::name::Names;
-use crate::lru::Lru;
+use api::Lru;
 
 pub(super) struct Correlator {
     similar: Lru<u128, Similar>,

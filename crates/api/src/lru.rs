@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-use api::collections::HashMap;
+use crate::collections::HashMap;
 
 /// Keeps at most `capacity` entries. Uses are numbered, so that the oldest is found without
 /// pointers between entries; a touch costs a walk of a small tree.
@@ -46,10 +46,20 @@ impl<K: Hash + Eq + Clone, V> Lru<K, V> {
         &mut entry.value
     }
 
-    pub(crate) fn pop_oldest(&mut self) -> Option<(K, V)> {
+    pub fn pop_oldest(&mut self) -> Option<(K, V)> {
         let (_, key) = self.by_use.pop_first()?;
         let entry = self.entries.remove(&key)?;
         Some((key, entry.value))
+    }
+
+    /// The value under `key`, which is now the one used last.
+    pub fn get(&mut self, key: &K) -> Option<&mut V> {
+        let entry = self.entries.get_mut(key)?;
+        let key = self.by_use.remove(&entry.used)?;
+        self.used += 1;
+        entry.used = self.used;
+        self.by_use.insert(self.used, key);
+        Some(&mut entry.value)
     }
 
     /// Looks without touching.
@@ -58,22 +68,26 @@ impl<K: Hash + Eq + Clone, V> Lru<K, V> {
     }
 
     /// Changes without touching.
-    pub(crate) fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// In no order that means anything.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let entries = self.entries.iter();
         entries.map(|(key, entry)| (key, &entry.value))
     }
 
     /// From the one used longest ago to the one used last.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.by_use.values()
     }
 }
@@ -92,6 +106,8 @@ mod tests {
         assert_eq!(lru.peek(&"a"), Some(&2));
         assert_eq!(lru.peek(&"b"), None);
         assert_eq!(lru.len(), 3);
-        assert_eq!(lru.pop_oldest(), Some(("c", 1)));
+        assert_eq!(lru.get(&"c"), Some(&mut 1));
+        assert_eq!(lru.get(&"b"), None);
+        assert_eq!(lru.pop_oldest(), Some(("a", 2)));
     }
 }
