@@ -13,11 +13,13 @@ mod schema;
 mod set;
 mod shapes;
 mod typed;
+mod versions;
 
-pub(crate) use manage::{Manager, Operation, apply, update};
+pub(crate) use manage::{Manager, Operation, apply, update, update_across};
 pub(crate) use overlay::overlay;
 pub(crate) use shapes::Shapes;
 pub(crate) use typed::faults;
+pub(crate) use versions::AtVersion;
 
 /// Whether an object says who manages it.
 pub(crate) fn has_managed_fields(value: &serde_json::Value) -> bool {

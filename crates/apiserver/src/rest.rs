@@ -27,6 +27,7 @@ mod subresource;
 pub(crate) mod type_meta;
 mod update;
 pub(crate) mod usage;
+mod versions;
 mod watch;
 
 pub(crate) use create::retype;
@@ -74,6 +75,7 @@ pub(crate) struct Context {
     pub(crate) reviewed: Option<(Arc<str>, u64)>,
     /// What is stored under the name of the path, at the version asked for, where a webhook converts it.
     pub(crate) converted: Option<Option<Arc<Stored>>>,
+    pub(crate) conversions: versions::Conversions,
     /// What is needed to speak another protocol on the connection, where it can be done.
     pub(crate) upgrade: Option<crate::serve::Upgrade>,
     /// Set once policies were asked about what the request takes, where that is not an object of its kind.
@@ -236,6 +238,7 @@ fn begin(
         applying: false,
         reviewed: None,
         converted: None,
+        conversions: versions::Conversions::default(),
         upgrade,
         is_admitted: false,
     };

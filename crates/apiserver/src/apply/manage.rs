@@ -6,10 +6,12 @@ use super::last_applied::{self, KUBECTL};
 use super::merge;
 use super::schema::Place;
 use super::set::{FieldSet, path_text};
+use super::versions::{Difference, Differences, Managed, Versions, prune};
 use crate::kinds::Kind;
 use crate::rest::metadata_mut;
 use crate::status::{Cause, Status};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// UPSTREAM: with more managers of updates than this, the oldest are merged into one.
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -79,37 +81,51 @@ pub(crate) fn update(
     manager: &Manager,
     reset: &[&[&str]],
 ) {
+    let recorded = update_across(kind, new, old, manager, reset, None);
+    debug_assert!(recorded.is_ok(), "nothing is converted");
+}
+
+/// The same where fields are managed at several versions. It fails where an object cannot be converted.
+pub(crate) fn update_across(
+    kind: &Kind,
+    new: &mut Value,
+    old: Option<&Value>,
+    manager: &Manager,
+    reset: &[&[&str]],
+    versions: Option<&mut Versions<'_>>,
+) -> Result<(), Status> {
     let schema = kind.schema();
     let place = Place::of(kind, schema.as_deref());
     let mut entries = match old {
         Some(_) if cleared(new) => {
             metadata_mut(new).remove("managedFields");
-            return;
+            return Ok(());
         }
         // UPSTREAM: the client may set them, as when it restores an object.
         _ if super::has_managed_fields(new) => read(new),
-        Some(_) => return,
+        Some(_) => return Ok(()),
         None => Vec::new(),
     };
     if manager.is_scale() && !replicas_are_owned(kind, &entries) {
         // UPSTREAM: where nobody owns the replicas, a scale has no managed fields to be kept.
-        return;
+        return Ok(());
     }
     let nothing = empty(kind);
-    let comparison = Comparison::of(place, old.unwrap_or(&nothing), new);
-    let (mut gained, mut lost) = (comparison.added, comparison.removed);
-    gained.union(&comparison.modified);
-    strip(&mut gained);
-    for path in reset {
-        gained.remove_tree(path);
-        lost.remove_tree(path);
+    let own = Difference::of(place, old.unwrap_or(&nothing), new, reset);
+    let mut differences = Differences::new(own);
+    if let (Some(versions), Some(old)) = (versions, old) {
+        let others = other_versions(kind, &entries);
+        differences.add((old, new), &others, reset, versions)?;
     }
     for entry in &mut entries {
-        if entry.fields.overlap(&gained) || entry.fields.overlap(&lost) {
+        let Difference { changed, lost } = differences.at(&entry.manager.api_version);
+        if entry.fields.overlap(changed) || entry.fields.overlap(lost) {
             let fields = entry.fields.set_mut();
-            *fields = fields.difference(&gained).difference(&lost);
+            *fields = fields.difference(changed).difference(lost);
         }
     }
+    let mut gained = differences.own.changed;
+    strip(&mut gained);
     if !gained.is_empty() {
         match entries.iter_mut().find(|entry| entry.is_of(manager)) {
             Some(entry) => {
@@ -124,6 +140,20 @@ pub(crate) fn update(
         }
     }
     write(new, entries);
+    Ok(())
+}
+
+/// The versions of this kind's group, but for its own, at which any fields are managed.
+fn other_versions(kind: &Kind, entries: &[Entry]) -> BTreeSet<String> {
+    let is_other = |version: &str| {
+        let group = version.split_once('/').map(|(group, _)| group);
+        version != kind.api_version() && group == Some(&*kind.group)
+    };
+    let versions = entries
+        .iter()
+        .map(|entry| entry.manager.api_version.as_str());
+    let others = versions.filter(|version| is_other(version));
+    others.map(str::to_owned).collect()
 }
 
 /// An explicitly empty list, or one empty entry: the client wants no tracking.
@@ -145,6 +175,7 @@ pub(crate) fn apply(
     manager: &Manager,
     force: bool,
     reset: &[&[&str]],
+    mut versions: Option<&mut Versions<'_>>,
 ) -> Result<Value, Status> {
     let schema = kind.schema();
     let place = Place::of(kind, schema.as_deref());
@@ -160,32 +191,37 @@ pub(crate) fn apply(
     strip(&mut fields);
     let mut merged = live.cloned().unwrap_or_else(|| nothing.clone());
     merge::merge(place, &mut merged, config);
+    let others = other_versions(kind, &entries);
     let position = entries.iter().position(|entry| entry.is_of(manager));
     let previous = position.map(|index| entries.remove(index));
-    if let Some(previous) = &previous {
-        let others = entries.iter().map(|entry| entry.fields.set());
-        others.for_each(|fields| owned.union(fields));
-        merge::prune(place, &mut merged, previous.fields.set(), &owned);
+    match (&previous, versions.as_deref_mut()) {
+        (None, _) => {}
+        (Some(previous), Some(versions)) if !others.is_empty() => {
+            merged = prune_across(kind, merged, previous, owned, &entries, versions)?;
+        }
+        (Some(previous), _) => {
+            let others = entries.iter().map(|entry| entry.fields.set());
+            others.for_each(|fields| owned.union(fields));
+            merge::prune(place, &mut merged, previous.fields.set(), &owned);
+        }
     }
-    let comparison = Comparison::of(place, live.unwrap_or(&nothing), &merged);
-    let mut changed = comparison.added;
-    changed.union(&comparison.modified);
-    // What this endpoint does not write cannot be disputed through it.
-    let mut lost = comparison.removed.clone();
-    for path in reset {
-        changed.remove_tree(path);
-        lost.remove_tree(path);
+    let own = Difference::of(place, live.unwrap_or(&nothing), &merged, reset);
+    let mut differences = Differences::new(own);
+    if let (Some(versions), Some(live)) = (versions, live) {
+        let others = other_versions(kind, &entries);
+        differences.add((live, &merged), &others, reset, versions)?;
     }
     let is_kubectl = manager.name == KUBECTL && !manager.is_scale();
     let own = match live {
         Some(live) if is_kubectl => last_applied::fields(place, &manager.api_version, live),
         _ => FieldSet::default(),
     };
-    resolve_conflicts(&mut entries, &changed, &own, force, manager)?;
+    resolve_conflicts(&mut entries, &differences, &own, force, manager)?;
     for entry in &mut entries {
-        if entry.fields.overlap(&lost) {
+        let lost = &differences.at(&entry.manager.api_version).lost;
+        if entry.fields.overlap(lost) {
             let fields = entry.fields.set_mut();
-            *fields = fields.difference(&lost);
+            *fields = fields.difference(lost);
         }
     }
     // UPSTREAM: an apply that changes nothing has no time of its own.
@@ -204,6 +240,34 @@ pub(crate) fn apply(
         last_applied::update(&mut merged, config);
     }
     Ok(merged)
+}
+
+/// Removes what is no longer applied where fields are managed at several versions.
+fn prune_across(
+    kind: &Kind,
+    merged: Value,
+    previous: &Entry,
+    owned: FieldSet,
+    entries: &[Entry],
+    versions: &mut Versions<'_>,
+) -> Result<Value, Status> {
+    let managed = |entry: &Entry| Managed {
+        version: entry.manager.api_version.clone(),
+        fields: entry.fields.set().clone(),
+    };
+    let own = kind.api_version();
+    let mut all: Vec<Managed> = entries.iter().map(managed).collect();
+    all.push(Managed {
+        version: own.to_owned(),
+        fields: owned,
+    });
+    let pruned = prune(&merged, &managed(previous), &all, versions)?;
+    let mut pruned = versions(&pruned, own)?.value;
+    // Conversions leave them out.
+    if let Some(held) = merged["metadata"].get("managedFields") {
+        metadata_mut(&mut pruned).insert("managedFields".into(), held.clone());
+    }
+    Ok(pruned)
 }
 
 /// What was there before anyone's fields were kept belongs to nobody in particular.
@@ -262,14 +326,16 @@ fn replicas_are_owned(kind: &Kind, entries: &[Entry]) -> bool {
 /// conflict, or, by force, no longer theirs.
 fn resolve_conflicts(
     entries: &mut [Entry],
-    changed: &FieldSet,
+    differences: &Differences,
     own: &FieldSet,
     force: bool,
     applier: &Manager,
 ) -> Result<(), Status> {
     let mut conflicts = Vec::new();
-    let touched = |entry: &&Entry| !force && entry.fields.overlap(changed);
+    let changed = |entry: &Entry| &differences.at(&entry.manager.api_version).changed;
+    let touched = |entry: &&Entry| !force && entry.fields.overlap(changed(entry));
     for entry in entries.iter().filter(touched) {
+        let changed = changed(entry);
         let disputed = entry.fields.set().intersection(changed).difference(own);
         if disputed.is_empty() {
             continue;
@@ -285,6 +351,7 @@ fn resolve_conflicts(
         return Err(conflict(&conflicts));
     }
     for entry in entries {
+        let changed = &differences.at(&entry.manager.api_version).changed;
         if entry.fields.overlap(changed) {
             let fields = entry.fields.set_mut();
             *fields = fields.difference(changed);

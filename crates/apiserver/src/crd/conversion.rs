@@ -5,6 +5,7 @@
 //! another version waits for the webhook. What it answered is kept for a while, by revision: a list that is asked for
 //! again asks nobody.
 
+use super::schema::{Ready, Schema};
 use crate::kinds::Kind;
 use crate::rest::Context;
 use crate::rest::metadata::new_uid;
@@ -35,6 +36,8 @@ pub struct Conversion {
     review_versions: Vec<String>,
     /// At which version objects are stored: `example.com/v1`.
     pub(crate) storage: String,
+    /// Of all versions (`example.com/v1`), whether or not they are served.
+    schemas: Vec<(String, Arc<Schema>)>,
     kept: Kept,
 }
 
@@ -50,7 +53,7 @@ impl std::fmt::Debug for Kept {
 
 impl Conversion {
     /// From a definition, if its strategy is `Webhook`.
-    pub(crate) fn of(definition: &Value) -> Option<Arc<Conversion>> {
+    pub(crate) fn of(definition: &Value, schemas: &[Arc<Schema>]) -> Option<Arc<Conversion>> {
         let conversion = &definition["spec"]["conversion"];
         if conversion["strategy"] != "Webhook" {
             return None;
@@ -58,20 +61,25 @@ impl Conversion {
         let webhook = &conversion["webhook"];
         let versions = webhook["conversionReviewVersions"].as_array();
         let versions = versions.into_iter().flatten().filter_map(Value::as_str);
-        let stored = definition["spec"]["versions"].as_array();
-        let mut stored = stored.into_iter().flatten();
-        let stored = stored.find(|version| version["storage"] == true)?;
+        let all = definition["spec"]["versions"].as_array();
+        let all = || all.into_iter().flatten();
+        let stored = all().find(|version| version["storage"] == true)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let group = text(&definition["spec"]["group"]);
+        let named = |version: &Value| format!("{group}/{}", text(&version["name"]));
         Some(Arc::new(Conversion {
             client: ClientConfig::read(&webhook["clientConfig"]).unwrap_or_default(),
             review_versions: versions.map(str::to_owned).collect(),
-            storage: format!(
-                "{}/{}",
-                text(&definition["spec"]["group"]),
-                text(&stored["name"])
-            ),
+            storage: named(stored),
+            schemas: all().map(named).zip(schemas.iter().cloned()).collect(),
             kept: Kept::default(),
         }))
+    }
+
+    /// That of a version, if there is such a version.
+    pub(crate) fn schema(&self, version: &str) -> Option<Arc<Ready>> {
+        let found = self.schemas.iter().find(|(name, _)| name == version);
+        found.map(|(_, schema)| schema.ready())
     }
 
     /// Converts objects, each of which may be at another version, to one. What is there already is left alone.

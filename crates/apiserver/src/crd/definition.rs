@@ -75,18 +75,18 @@ pub(crate) fn complete(definition: &mut Value, now: &str) {
 /// The kinds of a definition's served versions.
 pub(crate) fn kinds_of(definition: &Value) -> Vec<Kind> {
     let versions = versions(definition);
-    let schema_of = |version: &Value| Arc::new(Schema::new(schema_of(version)));
-    let stored = versions.iter().find(|version| version["storage"] == true);
-    let storage_schema = stored.map(schema_of).unwrap_or_default();
-    let served = versions.iter().filter(|version| version["served"] == true);
-    let conversion = Conversion::of(definition);
-    let kind = |version: &Value| {
+    let schemas = versions
+        .iter()
+        .map(|version| Schema::new(schema_of(version)));
+    let schemas: Vec<Arc<Schema>> = schemas.map(Arc::new).collect();
+    let all = || versions.iter().zip(&schemas);
+    let stored = all().find(|(version, _)| version["storage"] == true);
+    let storage_schema = stored.map(|(_, schema)| schema.clone()).unwrap_or_default();
+    let served = all().filter(|(version, _)| version["served"] == true);
+    let conversion = Conversion::of(definition, &schemas);
+    let kind = |(version, schema): (&Value, &Arc<Schema>)| {
         let is_stored = version["storage"] == true;
-        let schema = if is_stored {
-            storage_schema.clone()
-        } else {
-            schema_of(version)
-        };
+        let schema = schema.clone();
         let mut custom = custom_version(definition, version);
         custom.converts = !is_stored && !schema.is_same_as(&storage_schema);
         custom.conversion = conversion.clone();

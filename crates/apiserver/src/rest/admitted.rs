@@ -74,7 +74,7 @@ impl Context {
         let warnings = self.warnings.len();
         for _ in 0..ADMITTED_ATTEMPTS {
             self.read_current().await?;
-            let proposed = propose(self)?;
+            let proposed = in_time(self.propose_converted(&mut propose)).await?;
             let prepared = in_time(self.admit_by_webhooks(hooks, proposed, dry_run)).await?;
             let is_stored = !dry_run && prepared.is_written();
             let (stored, revision) = shared

@@ -3,7 +3,7 @@
 use super::Context;
 use super::body::{MAX_MANAGER_NAME, faults, read_yaml};
 use super::go_json;
-use super::metadata::text;
+use super::metadata::{metadata_mut, text};
 use super::prepared::Proposed;
 use super::strict::{Read, Source};
 use crate::apply::{self, Manager, Operation};
@@ -99,9 +99,8 @@ impl Context {
             return Err(Status::not_found(self.subject()));
         }
         let manager = self.manager(Operation::Apply);
-        let reset = self.unwritten();
         let force = self.info.query.flag("force");
-        let merged = apply::apply(&self.kind, live.as_ref(), config, &manager, force, reset)?;
+        let merged = self.merge(live.as_ref(), config, &manager, force)?;
         self.applying = true;
         self.report_repetitions(duplicates)?;
         let nulls = self.kind.custom().is_some().then(|| merged.clone());
@@ -130,6 +129,25 @@ impl Context {
         convert::to_storage(&self.kind, &mut value);
         let change = self.propose_change(old, before, value, None, dry_run)?;
         Ok(Proposed::Change(Box::new(change)))
+    }
+
+    fn merge(
+        &mut self,
+        live: Option<&Value>,
+        config: &Value,
+        manager: &Manager,
+        force: bool,
+    ) -> Result<Value, Status> {
+        let (kind, reset) = (self.kind.clone(), self.unwritten());
+        match self.conversion() {
+            None => apply::apply(&kind, live, config, manager, force, reset, None),
+            Some(conversion) => {
+                let mut at = |object: &Value, version: &str| {
+                    self.conversions.at(&conversion, object, version)
+                };
+                apply::apply(&kind, live, config, manager, force, reset, Some(&mut at))
+            }
+        }
     }
 
     /// Who this request's changes belong to.
@@ -200,10 +218,30 @@ impl Context {
     }
 
     /// Keeps managedFields true through a write that is not an apply.
-    pub(crate) fn manage_fields(&self, kind: &Kind, new: &mut Value, old: Option<&Value>) {
-        if self.shared.track_fields && !self.applying {
-            let manager = self.manager(Operation::Update);
-            apply::update(kind, new, old, &manager, self.unwritten());
+    pub(crate) fn manage_fields(
+        &mut self,
+        kind: &Kind,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        if !self.shared.track_fields || self.applying {
+            return Ok(());
+        }
+        let (manager, reset) = (self.manager(Operation::Update), self.unwritten());
+        let Some(conversion) = self.conversion() else {
+            apply::update(kind, new, old, &manager, reset);
+            return Ok(());
+        };
+        let mut at =
+            |object: &Value, version: &str| self.conversions.at(&conversion, object, version);
+        match apply::update_across(kind, new, old, &manager, reset, Some(&mut at)) {
+            Err(status) if self.conversions.are_awaited() => Err(status),
+            // UPSTREAM: what cannot be converted is not written about, and the write goes on.
+            Err(_) => {
+                metadata_mut(new).remove("managedFields");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 }

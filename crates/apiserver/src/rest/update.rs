@@ -117,7 +117,7 @@ impl Context {
             keep_server_metadata(&mut new, &before, self.applying);
         }
         // UPSTREAM: what admission and the strategy change after this belongs to nobody.
-        self.manage_fields(&kind, &mut new, Some(&before));
+        self.manage_fields(&kind, &mut new, Some(&before))?;
         let admission = replacing(&kind, &old, dry_run);
         self.mutate(&admission, &mut new, Some(&before))?;
         Ok(Change {

@@ -149,6 +149,7 @@ impl Context {
             applying: false,
             reviewed: None,
             converted: None,
+            conversions: super::versions::Conversions::default(),
             upgrade: None,
             is_admitted: false,
         }

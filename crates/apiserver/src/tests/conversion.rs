@@ -1,5 +1,7 @@
 //! Conversion webhooks: `host` at v1, which is stored, is `hostname` at v2.
 
+mod managed;
+
 use super::webhooks::{World, server};
 use super::*;
 use std::sync::Arc;

@@ -23,6 +23,7 @@ fn applied(live: Option<&Value>, config: Value, name: &str, force: bool) -> Resu
         &manager(name, Operation::Apply),
         force,
         &[],
+        None,
     )
 }
 
@@ -58,7 +59,16 @@ fn applying_again_changes_nothing() {
     let mut later = manager("me", Operation::Apply);
     later.now = "2030-01-01T00:00:00Z".into();
     assert_eq!(
-        apply(kind(), Some(&object), &config(1, "i"), &later, false, &[]).unwrap(),
+        apply(
+            kind(),
+            Some(&object),
+            &config(1, "i"),
+            &later,
+            false,
+            &[],
+            None
+        )
+        .unwrap(),
         object
     );
 }

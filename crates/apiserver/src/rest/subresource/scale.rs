@@ -79,7 +79,7 @@ impl Context {
             let manager = context.manager(Operation::Apply);
             let force = context.info.query.flag("force");
             let live = Some(&old.live);
-            let merged = apply::apply(&context.kind, live, &wanted, &manager, force, &[])?;
+            let merged = apply::apply(&context.kind, live, &wanted, &manager, force, &[], None)?;
             let mut scale = config.clone();
             scale["spec"]["replicas"] = at(&merged, replicas_path(&context.kind)).clone();
             Ok((scale, merged))
