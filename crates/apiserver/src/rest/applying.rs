@@ -24,10 +24,11 @@ impl Context {
         let read = self.configuration(&api_version, &kind)?;
         let (mut config, duplicates) = (read.value, read.duplicates);
         self.check_declared(&config)?;
+        let named = self.require_name(&config);
         self.match_name(&mut config)?;
         self.match_namespace(&mut config)?;
         let write = self.write_prepared(dry_run, |context| {
-            context.propose_apply(&config, &duplicates, dry_run)
+            context.propose_apply(&config, &named, &duplicates, dry_run)
         });
         let (outcome, revision) = write.await?;
         self.wait_durable(revision).await?;
@@ -88,6 +89,7 @@ impl Context {
     fn propose_apply(
         &mut self,
         config: &Value,
+        named: &Result<(), Status>,
         duplicates: &[String],
         dry_run: bool,
     ) -> Result<Proposed, Status> {
@@ -114,6 +116,8 @@ impl Context {
             keep_nulls(&mut value, &applied);
         }
         let (Some(old), Some(before)) = (old, before) else {
+            // What is there has its name.
+            named.clone()?;
             let uid = text(config, "uid");
             if !uid.is_empty() {
                 let why = format!(

@@ -36,6 +36,30 @@ fn managers(value: &Value) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_apply_that_creates_names_what_it_creates() {
+    let server = Server::new();
+    let path = format!("{CONFIG_MAPS}/a");
+    let config = |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}});
+    let nameless = config(json!({}));
+    let (code, refused) = apply(&server, &path, "fieldManager=me", nameless.clone()).await;
+    assert_eq!(
+        (code, &refused["message"]),
+        (
+            400,
+            &json!(
+                "the name of the object (a based on URL) was undeterminable: name must be provided"
+            )
+        )
+    );
+    let named = config(json!({"name": "a"}));
+    let (code, created) = apply(&server, &path, "fieldManager=me", named).await;
+    assert_eq!(code, 201, "{created}");
+    // What is there has a name.
+    let (code, same) = apply(&server, &path, "fieldManager=me", nameless).await;
+    assert_eq!(code, 200, "{same}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn applies_create_then_change_then_do_nothing() {
     let server = Server::new();
     let path = format!("{DEPLOYMENTS}/web");

@@ -4,8 +4,7 @@ use super::*;
 
 /// Applies a spec at a version as somebody.
 async fn apply(server: &Server, who: &str, version: &str, spec: Value) -> (u16, Value) {
-    let config =
-        json!({"apiVersion": format!("example.com/{version}"), "kind": "Site", "spec": spec});
+    let config = json!({"apiVersion": format!("example.com/{version}"), "kind": "Site", "metadata": {"name": "a"}, "spec": spec});
     let path = format!("/apis/example.com/{version}/namespaces/default/sites/a");
     let uri = format!("{path}?fieldManager={who}");
     let media = "application/apply-patch+yaml";
