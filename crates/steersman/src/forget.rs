@@ -25,15 +25,29 @@ pub(crate) fn is_wanted(dirs: &[PathBuf]) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Deletes a data folder. What somebody else has put into it stays, and is named.
+/// Deletes a data folder, and says so. What somebody else has put into it stays, and is named.
 pub(crate) fn delete(dir: &Path) -> Result<()> {
+    let name = instance::name_of(dir);
+    let left = empty(dir)?;
+    match left.is_empty() {
+        true => println!("Forgot {name}; {} is gone", dir.display()),
+        false => println!(
+            "Forgot {name}; {} has what is not ours and stays: {}",
+            dir.display(),
+            left.join(", ")
+        ),
+    }
+    Ok(())
+}
+
+/// Deletes what is ours in a data folder, and the folder if nothing else is in it; gives what else there is.
+pub(crate) fn empty(dir: &Path) -> Result<Vec<String>> {
     if !dir.join("pki").is_dir() {
         bail!(
             "{} is no data folder of ours; nothing was deleted",
             dir.display()
         );
     }
-    let name = instance::name_of(dir);
     // Nobody starts a cluster in it meanwhile.
     let claim = Instance::claim(dir)?;
     let mut left = Vec::new();
@@ -46,19 +60,11 @@ pub(crate) fn delete(dir: &Path) -> Result<()> {
         }
     }
     places::forget(dir)?;
-    match left.is_empty() {
-        true => {
-            std::fs::remove_dir(dir).with_context(|| cannot(dir))?;
-            println!("Forgot {name}; {} is gone", dir.display());
-        }
-        false => println!(
-            "Forgot {name}; {} has what is not ours and stays: {}",
-            dir.display(),
-            left.join(", ")
-        ),
+    if left.is_empty() {
+        std::fs::remove_dir(dir).with_context(|| cannot(dir))?;
     }
     drop(claim);
-    Ok(())
+    Ok(left)
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {

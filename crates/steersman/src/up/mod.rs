@@ -11,6 +11,7 @@ mod live;
 mod log;
 mod merge;
 pub(crate) mod places;
+mod registration;
 mod screen;
 mod time;
 
@@ -25,16 +26,15 @@ use apiserver::Extra;
 use clap::{Args, ValueEnum};
 use client::Client;
 use manager::Options;
-use nodes::Registered;
 use nodes::stages::Stages;
 use runtime::{Decisions, Stop, Task, spawn};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 
 use crate::apiserver::{Features, Place, Served};
-use crate::{files, signals};
+use crate::{files, forget, signals};
 use instance::{Facts, Instance};
 use log::Log;
+use registration::{GaveUp, Signers, Waiting};
 use screen::Screen;
 use time::Timekeeping;
 
@@ -174,11 +174,20 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
             .build()?
     };
     let mut instance = None;
+    let data = arguments.place()?.dir().map(Path::to_path_buf);
+    let new_data = data.filter(|dir| !dir.join("pki").is_dir());
     let ended = tokio.block_on(run(arguments, setup, &log, &mut instance));
     // Connections that are still open hold the data: it is given up when they are gone, and only then the claim.
     drop(tokio);
     drop(instance);
-    ended
+    match (ended, new_data) {
+        // Nobody has had anything of this cluster yet.
+        (Err(error), Some(dir)) if error.is::<GaveUp>() => {
+            forget::empty(&dir)?;
+            Err(error)
+        }
+        (ended, _) => ended,
+    }
 }
 
 /// What the arguments and the files that they name amount to.
@@ -222,7 +231,7 @@ async fn run(
     log: &Log,
     instance: &mut Option<Instance>,
 ) -> Result<()> {
-    let (stop, _signals) = signals::stop_on_signal();
+    let (stop, signals) = signals::stop_on_signal();
     let screen = Screen::new(&arguments);
     let place = arguments.place()?;
     *instance = claim(&arguments, &place)?;
@@ -294,7 +303,7 @@ async fn run(
         decisions: &decisions,
         bootstrap,
     };
-    let (mut tasks, registration) = start(&arguments, setup, surroundings, &screen, &stop);
+    let (mut tasks, waiting) = start(&arguments, setup, surroundings, &screen, &stop);
     if let Some(instance) = instance.as_ref().filter(|_| !arguments.no_dashboard) {
         let listener = dashboard::listen(arguments.dashboard_port).await?;
         let parts = dashboard::Parts {
@@ -311,7 +320,20 @@ async fn run(
         screen.step("dashboard", &place.url);
         facts.dashboard = Some(place);
     }
-    if let Some(nodes) = until_registered(registration, &screen, &stop).await {
+    let is_told = arguments.detached && arguments.bootstrap_nodes;
+    let progress = |text: &str| screen.progress("nodes", text);
+    let tell = is_told.then_some(detach::tell_progress);
+    let ready = waiting.until_ready(&stop, progress, tell).await;
+    let (ready, failure) = match ready {
+        Ok(ready) => (ready, None),
+        Err(failure) => (None, Some(failure)),
+    };
+    if failure.is_some() {
+        // Without those who listen to them, all is told to stop.
+        drop(signals);
+    }
+    if let Some(nodes) = ready {
+        screen.step("nodes", &format!("{nodes} ready"));
         facts.nodes = nodes;
         if let Some(instance) = instance {
             instance.announce(&facts)?;
@@ -335,7 +357,10 @@ async fn run(
     screen.say("stopping");
     finish(tasks, served).await;
     take_context_away(&facts, &context).await;
-    time.finish()
+    match failure {
+        Some(failure) => Err(failure),
+        None => time.finish(),
+    }
 }
 
 /// A context that leads nowhere is in everybody's way. The namespace that was set in it is kept for the next time.
@@ -443,7 +468,7 @@ fn start(
     surroundings: Surroundings<'_>,
     screen: &Screen,
     stop: &Stop,
-) -> (Vec<Task<()>>, watch::Receiver<Registered>) {
+) -> (Vec<Task<()>>, Waiting) {
     let Surroundings {
         served,
         clock,
@@ -452,43 +477,33 @@ fn start(
         bootstrap,
     } = surroundings;
     let mut tasks: Vec<Task<()>> = Vec::new();
+    let mut signers = Signers::Elsewhere;
     if arguments.controller_manager == Who::Embedded {
         let (options, decisions) = (&setup.manager, decisions.clone());
         let keys = served.keys();
         let manager =
             envtest::controllers::manager(options, &served.server, keys, clock, &rng, decisions);
         let count = manager.selected.len();
+        signers = Signers::among(manager.selected.iter().map(|one| one.name));
         tasks.push(spawn(manager.run(None, stop.clone())));
         screen.step("controllers", &format!("{count} running"));
     } else {
         screen.step("controllers", "left to another process");
     }
     containers::connect(served, clock, &setup.nodes);
+    let wanted = setup.nodes.nodes.len();
     let client = Client::new(served.server.transport()).with_user_agent("steersman-nodes");
     let mut cluster = nodes::Cluster::new(client, setup.nodes, clock.clone(), rng.fork());
     if let Some(bootstrap) = bootstrap {
         cluster = cluster.bootstrapped(bootstrap);
     }
-    let registration = cluster.registration();
+    let waiting = Waiting {
+        registration: cluster.registration(),
+        wanted,
+        signers,
+    };
     tasks.push(spawn(cluster.run(stop.clone())));
-    (tasks, registration)
-}
-
-/// Waits for all nodes to be there; how many there are. None when it was told to stop.
-async fn until_registered(
-    mut registration: watch::Receiver<Registered>,
-    screen: &Screen,
-    stop: &Stop,
-) -> Option<usize> {
-    loop {
-        let Registered { nodes, done } = *registration.borrow_and_update();
-        if done {
-            screen.step("nodes", &format!("{nodes} ready"));
-            return Some(nodes);
-        }
-        screen.progress("nodes", &format!("{nodes} ready"));
-        stop.or(registration.changed()).await?.ok()?;
-    }
+    (tasks, waiting)
 }
 
 async fn finish(tasks: Vec<Task<()>>, served: Served) {
