@@ -58,28 +58,15 @@ impl Problems {
     }
 
     /// Files that controllers read later are read once now: a wrong path must fail the start, before
-    /// anything is written to the cluster.
+    /// anything is written to the cluster. But for those of signers: each waits for its own.
     fn files(&mut self, flags: &Parsed) {
         const CERTIFICATES: &[&str] = &[
             "root-ca-file",
-            "cluster-signing-cert-file",
-            "cluster-signing-kube-apiserver-client-cert-file",
-            "cluster-signing-kubelet-client-cert-file",
-            "cluster-signing-kubelet-serving-cert-file",
-            "cluster-signing-legacy-unknown-cert-file",
             "client-ca-file",
             "requestheader-client-ca-file",
             "tls-cert-file",
         ];
-        const KEYS: &[&str] = &[
-            "service-account-private-key-file",
-            "cluster-signing-key-file",
-            "cluster-signing-kube-apiserver-client-key-file",
-            "cluster-signing-kubelet-client-key-file",
-            "cluster-signing-kubelet-serving-key-file",
-            "cluster-signing-legacy-unknown-key-file",
-            "tls-private-key-file",
-        ];
+        const KEYS: &[&str] = &["service-account-private-key-file", "tls-private-key-file"];
         const PLAIN: &[&str] = &[
             "kubeconfig",
             "authentication-kubeconfig",

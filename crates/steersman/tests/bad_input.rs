@@ -130,14 +130,6 @@ const FILES: &[(&str, &[&str])] = &[
     ("authentication-kubeconfig", &["--secure-port=10999"]),
     ("authorization-kubeconfig", &["--secure-port=10999"]),
     ("client-ca-file", &["--secure-port=10999"]),
-    (
-        "cluster-signing-cert-file",
-        &["--cluster-signing-key-file={key}"],
-    ),
-    (
-        "cluster-signing-key-file",
-        &["--cluster-signing-cert-file={certificate}"],
-    ),
     ("kubeconfig", &[]),
     ("leader-migration-config", &["--enable-leader-migration"]),
     ("requestheader-client-ca-file", &["--secure-port=10999"]),

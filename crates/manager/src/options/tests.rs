@@ -289,6 +289,22 @@ fn signers_exclude_the_general_pair() {
     assert!(error.contains("at the same time"), "{error}");
 }
 
+/// One that is not there keeps its own signer from signing, and nobody from starting.
+#[test]
+fn files_of_signers_need_not_be_there_yet() {
+    for signer in [
+        "",
+        "-kubelet-serving",
+        "-kubelet-client",
+        "-kube-apiserver-client",
+        "-legacy-unknown",
+    ] {
+        let flag = |what: &str| format!("--cluster-signing{signer}-{what}-file=/none/{what}");
+        let (certificate, key) = (flag("cert"), flag("key"));
+        assert!(options(&[&certificate, &key]).is_ok(), "{certificate}");
+    }
+}
+
 #[test]
 fn metric_labels_may_have_commas() {
     let options = options(&["--allow-metric-labels=m,l='a,b'"]).unwrap();

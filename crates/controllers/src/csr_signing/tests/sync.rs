@@ -244,3 +244,29 @@ async fn a_ca_that_cannot_be_used_stops_its_own_signer_alone() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(world.written(), "");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_ca_that_is_not_there_yet_signs_once_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let source = CaSource::Files {
+        certificate: path("ca.crt"),
+        key: path("ca.key"),
+    };
+    let world = world_with(vec![(Signer::KubeletClient, source)]).await;
+    ask(&world, NODE_CLIENT, Signer::KubeletClient.name(), &KUBELET).await;
+    decide(&world, "Approved").await;
+    world.wait_until_idle().await;
+    assert_eq!(world.written(), "");
+    std::fs::write(path("ca.crt"), "not yet").unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(world.written(), "", "it is no certificate yet");
+    std::fs::write(path("ca.crt"), CA_CERTIFICATE).unwrap();
+    std::fs::write(path("ca.key"), CA_KEY).unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let written = world.written();
+    assert!(
+        written.starts_with("PUT certificatesigningrequests/"),
+        "{written}"
+    );
+}
