@@ -112,6 +112,13 @@ impl Config {
         Config::parse(&text, &name)
     }
 
+    /// Does it say what pods use, or what autoscalers read from outside?
+    pub fn declares_usage(&self) -> bool {
+        !self.usage.is_empty()
+            || self.nodes.iter().any(|node| !node.usage.is_empty())
+            || self.stages.declare_usage()
+    }
+
     fn from_file(file: File) -> Result<Config, (String, String)> {
         let range = match file.pod_cidr.as_deref() {
             Some("") => None,

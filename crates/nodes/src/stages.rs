@@ -65,6 +65,14 @@ impl Stages {
         Stages::parse(&text, &name)
     }
 
+    /// The stages of both: where they say of the same what it is, the later ones do.
+    #[must_use]
+    pub fn followed_by(mut self, later: Stages) -> Stages {
+        self.stages.extend(later.stages);
+        self.external.extend(later.external);
+        self
+    }
+
     /// Sets what the stages that select this pod say.
     pub fn apply(&self, pod: &Pod, behaviour: &mut Behaviour) {
         for stage in &self.stages {
@@ -74,10 +82,11 @@ impl Stages {
         }
     }
 
-    /// Whether any of them says what pods use.
-    pub(crate) fn declare_usage(&self) -> bool {
+    /// Whether any of them says what pods use, or what autoscalers read from outside.
+    pub fn declare_usage(&self) -> bool {
         let mut stages = self.stages.iter();
-        stages.any(|stage| matches!(stage.next, Outcome::Use | Outcome::Load))
+        !self.external.is_empty()
+            || stages.any(|stage| matches!(stage.next, Outcome::Use | Outcome::Load))
     }
 
     /// Metrics from outside; those that do not say when they begin do so then.

@@ -27,6 +27,7 @@ mod svg;
 mod text;
 mod ticks;
 mod timeline;
+mod usage;
 mod warnings;
 mod world;
 
@@ -66,6 +67,12 @@ pub struct Setup {
     pub fail_images: Vec<String>,
     /// How many nodes to simulate; those of the state if not given.
     pub nodes: Option<usize>,
+    /// The nodes of a file, in their place, and what pods use on them.
+    pub node_config: Option<nodes::Config>,
+    /// How pods behave, and what they use.
+    pub stages: nodes::stages::Stages,
+    /// What is assumed by these files, in words.
+    pub assumed: Vec<String>,
     /// How much virtual time to give it.
     pub length: Duration,
     /// What could not be read of the state, and so is missing in it.
@@ -109,6 +116,13 @@ impl Setup {
     /// Nothing is known about the cluster.
     fn is_empty(&self) -> bool {
         self.state.is_empty()
+    }
+
+    /// Is it said what autoscalers read, so that those of the present state act? `config` has what files say.
+    fn drives_autoscalers(&self, config: &nodes::Config) -> bool {
+        let mut kinds = self.state.iter().map(|manifest| manifest.text("/kind"));
+        !self.loads.is_empty()
+            || config.declares_usage() && kinds.any(|kind| kind == "HorizontalPodAutoscaler")
     }
 
     /// Whether the state says which namespaces there are.

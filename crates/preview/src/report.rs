@@ -204,7 +204,7 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
         }
     }
     let (drains, schedules) = (drains(run), schedules(run, &gathered, &noted));
-    let endless = run.is_endless(setup);
+    let endless = run.is_endless();
     let scope = Scope::of(run, &gathered, &noted, &workloads);
     let mut timeline = timeline::entries(run, &gathered, &noted, &scope, &workloads);
     let drained: Vec<Entry> = drains.iter().flat_map(Drain::entries).collect();
@@ -479,8 +479,9 @@ fn assumptions(setup: &Setup, gathered: &Gathered) -> Vec<String> {
     for load in &setup.loads {
         assumed.push(format!("load {load}"));
     }
+    assumed.extend(setup.assumed.iter().cloned());
     if setup.loads.is_empty() && gathered.of_kind("HorizontalPodAutoscaler").next().is_some() {
-        assumed.push("pods use half of what they request, unless they say otherwise".to_owned());
+        assumed.push("pods use half of what they request, where nothing says otherwise".to_owned());
     }
     assumed.extend(setup.missing.iter().map(|what| format!("without {what}")));
     assumed

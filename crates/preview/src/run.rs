@@ -22,6 +22,7 @@ use crate::retain::{left_out, retain_keys};
 use crate::rollout;
 use crate::state;
 use crate::text::duration;
+use crate::usage;
 use crate::world::World;
 use crate::{PreviewError, Setup};
 
@@ -42,6 +43,7 @@ pub(crate) struct Run {
     pub(crate) drains: Drains,
     /// Loads are assumed: autoscalers of the present state matter.
     pub(crate) is_loaded: bool,
+    config: nodes::Config,
     _recounting: Task<()>,
 }
 
@@ -108,7 +110,8 @@ impl Run {
         let transport = world.transport();
         let informers = world.start_manager("*", transport);
         log.listen(&informers);
-        world.start_nodes(config);
+        usage::connect(&world.server, &world.clock, &config);
+        world.start_nodes(config.clone());
         let client = world.client("kubectl");
         let recounting = spawn(recount(world.server.clone(), log.freed.clone()));
         let mut run = Run {
@@ -121,7 +124,8 @@ impl Run {
             namespace: setup.namespace.clone(),
             notes: Vec::new(),
             drains: Drains::default(),
-            is_loaded: !setup.loads.is_empty(),
+            is_loaded: setup.drives_autoscalers(&config),
+            config,
             world,
             log,
         };
@@ -160,6 +164,7 @@ impl Run {
         let mut followed = self.complete_workloads(&client, setup).await;
         self.apply_all(&client, &setup.manifests, make_namespaces)
             .await?;
+        usage::connect(&self.world.server, &self.world.clock, &self.config);
         let missing = self.declare_loads(&client, setup, self.start).await?;
         if let Some(load) = missing.first() {
             return Err(PreviewError::Assumption(format!(
@@ -170,7 +175,7 @@ impl Run {
         followed.extend(self.followed());
         let deadline = self.start.plus(setup.length);
         self.drain(&client, setup, &followed, deadline).await?;
-        let is_endless = self.is_endless(setup);
+        let is_endless = self.is_endless();
         let step = match is_endless {
             // Nobody waits for it to be done.
             true => STEP.max(setup.length / STEPS_OF_AN_ENDLESS_RUN),
@@ -205,8 +210,8 @@ impl Run {
     }
 
     /// Whether it goes on for as long as it is given: schedules and autoscalers are never done.
-    pub(crate) fn is_endless(&self, setup: &Setup) -> bool {
-        !setup.loads.is_empty() || self.applied.iter().any(|one| one.is_endless)
+    pub(crate) fn is_endless(&self) -> bool {
+        self.is_loaded || self.applied.iter().any(|one| one.is_endless)
     }
 
     /// Puts the loads on their workloads; gives those whose workload is not there.

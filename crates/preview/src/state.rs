@@ -157,27 +157,44 @@ pub(crate) fn nodes(setup: &Setup) -> Result<nodes::Config, PreviewError> {
         let nodes = setup.state.iter().map(|manifest| &manifest.object);
         nodes.filter(|object| object["kind"] == "Node").count()
     };
-    let mut config = match setup.nodes {
-        Some(count) => nodes::Config::with_nodes(count),
-        None if restored() > 0 => nodes::Config::with_nodes(0),
-        None => nodes::Config::default(),
-    };
+    let mut config = setup.node_config.clone().unwrap_or_default();
+    let is_given = setup.node_config.is_some() && !config.nodes.is_empty();
+    if !is_given {
+        config.nodes = match setup.nodes {
+            Some(count) => nodes::Config::with_nodes(count).nodes,
+            None if restored() > 0 => Vec::new(),
+            None => nodes::Config::default().nodes,
+        };
+    }
     if restored() == 0 {
         // Where pods run there must be nodes, even if nobody could tell us about them.
-        let named = hosts(setup);
-        let missing = named.len().saturating_sub(config.nodes.len());
-        if missing > 0 {
-            config = nodes::Config::with_nodes(named.len());
-        }
-        for (node, name) in config.nodes.iter_mut().zip(named) {
-            node.name = name;
-        }
+        name_hosts(&mut config, hosts(setup), is_given);
     }
-    config.stages = stages(setup)?;
+    // What a file says is more than what is assumed of all pods.
+    config.stages = stages(setup)?.followed_by(setup.stages.clone());
     // They are not copied from the cluster.
     config.waits_for_sources = false;
     config.allocates_devices = false;
     Ok(config)
+}
+
+/// Sees to it that there are nodes of these names; those that a file has named keep theirs.
+fn name_hosts(config: &mut nodes::Config, mut names: BTreeSet<String>, keeps_names: bool) {
+    let mut nameless = 0;
+    if keeps_names {
+        nameless = config.nodes.len();
+        for node in &config.nodes {
+            names.remove(&node.name);
+        }
+    }
+    let wanted = nameless + names.len();
+    if wanted > config.nodes.len() {
+        let mut more = nodes::Config::with_nodes(wanted).nodes;
+        config.nodes.extend(more.drain(config.nodes.len()..));
+    }
+    for (node, name) in config.nodes.iter_mut().skip(nameless).zip(names) {
+        node.name = name;
+    }
 }
 
 fn hosts(setup: &Setup) -> BTreeSet<String> {

@@ -87,7 +87,7 @@ fn never_finishes(
     workloads: &[Workload],
 ) -> Vec<Warning> {
     if run.completed.is_some()
-        || run.is_endless(setup)
+        || run.is_endless()
             && workloads
                 .iter()
                 .all(|one| one.completes || one.autoscaler.is_some())

@@ -37,6 +37,9 @@ fn setup(state: &str, manifests: &str) -> Setup {
         ready_after: Duration::from_secs(10),
         fail_images: vec!["web:bad".to_owned()],
         nodes: None,
+        node_config: None,
+        stages: nodes::stages::Stages::default(),
+        assumed: Vec::new(),
         length: Duration::from_secs(900),
         missing: Vec::new(),
         from: if state.is_empty() {

@@ -49,6 +49,7 @@ struct Files {
     usage: Vec<NodeUsage>,
     /// By the name of the node, where it has any.
     of_nodes: BTreeMap<String, Arc<[NodeUsage]>>,
+    declare_usage: bool,
 }
 
 impl Files {
@@ -60,11 +61,8 @@ impl Files {
             of_nodes: declaring
                 .map(|node| (node.name.clone(), node.usage.clone()))
                 .collect(),
+            declare_usage: config.declares_usage(),
         }
-    }
-
-    fn declare_usage(&self) -> bool {
-        !self.usage.is_empty() || !self.of_nodes.is_empty() || self.stages.declare_usage()
     }
 }
 
@@ -121,7 +119,7 @@ impl Containers {
     /// What files say that a pod uses: of all nodes, of its node, and by stages, in this order; the last word counts.
     pub fn usage(&self, pod: &Value) -> Vec<Declared> {
         let files = &self.files;
-        if !files.declare_usage() {
+        if !files.declare_usage {
             return Vec::new();
         }
         // What cannot be read was never taken by the server that asks.

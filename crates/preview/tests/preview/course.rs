@@ -374,9 +374,8 @@ fn a_schedule_that_never_comes_is_warned_of() {
         .assert_eq(&warnings.join("\n"));
 }
 
-#[test]
-fn an_autoscaler_follows_a_load() {
-    let pods = "
+/// Two pods that request a CPU each.
+const PODS: &str = "
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
@@ -387,7 +386,9 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: main, image: 'web:1', resources: {requests: {cpu: '1'}}}]}
 ";
-    let autoscaler = "
+
+/// Wants them to use half of that.
+const AUTOSCALER: &str = "
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata: {name: web}
@@ -397,7 +398,10 @@ spec:
   maxReplicas: 10
   metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
 ";
-    let mut setup = setup(pods, autoscaler);
+
+#[test]
+fn an_autoscaler_follows_a_load() {
+    let mut setup = setup(PODS, AUTOSCALER);
     setup.loads =
         vec![Load::parse("deploy/web:cpu=0s=1,10m=4,20m=4,21m=500m").expect("it is good")];
     setup.length = Duration::from_secs(2400);
@@ -477,6 +481,74 @@ spec:
     let error = preview(&setup).expect_err("there is no such workload");
     expect!["--load deploy/none:cpu=1: there is no such workload in namespace default"]
         .assert_eq(&error.to_string());
+}
+
+/// The verdict, and what an autoscaler does.
+fn check_scaled(setup: &Setup, expected: Expect) {
+    let preview = preview(setup).expect("the input is good");
+    let scales = preview
+        .timeline
+        .iter()
+        .filter(|entry| entry.object.starts_with("horizontal") && entry.what.starts_with("scales"));
+    let scales = scales.map(|entry| format!("{} {}", entry.at.round(), entry.what));
+    let all: Vec<String> = [preview.verdict()].into_iter().chain(scales).collect();
+    expected.assert_eq(&all.join("\n"));
+}
+
+#[test]
+fn an_autoscaler_reads_what_files_say_of_usage() {
+    let stages = |text: &str| nodes::stages::Stages::parse(text, "stages.yaml").expect("good");
+    let of_nodes = |text: &str| nodes::Config::parse(text, "nodes.yaml").expect("good");
+    let mut setup = setup(PODS, AUTOSCALER);
+    setup.length = Duration::from_secs(600);
+    // Without a file they use half of what they request, as they should.
+    check_scaled(&setup, expect!["Within 10m deployment/web has 2 pods"]);
+    setup.stages =
+        stages("stages: [{name: busy, selector: {matchLabels: {app: web}}, next: Load, cpu: 2}]");
+    check_scaled(
+        &setup,
+        expect![[r#"
+        Within 10m deployment/web has 2 to 4 pods
+        15 scales its target from 2 to 4"#]],
+    );
+    setup.stages = nodes::stages::Stages::default();
+    setup.node_config = Some(of_nodes("usage: [{cpu: 700m}]"));
+    check_scaled(
+        &setup,
+        expect![[r#"
+        Within 10m deployment/web has 2 to 10 pods
+        15 scales its target from 2 to 3
+        45 scales its target from 3 to 5
+        75 scales its target from 5 to 7
+        105 scales its target from 7 to 10"#]],
+    );
+    // One that is there already acts, too, and the curve of a metric from outside begins with the preview.
+    let from_outside = AUTOSCALER.replace(
+        "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}",
+        "{type: External, external: {metric: {name: queue}, target: {type: AverageValue, averageValue: '10'}}}",
+    );
+    setup.state = Manifest::parse("old.yaml", &format!("{PODS}---{from_outside}")).expect("good");
+    setup.manifests = Vec::new();
+    setup.node_config = Some(of_nodes("nodes: [{name: big, count: 2}]"));
+    setup.stages = stages("externalMetrics: [{name: queue, value: '0s=20,5m=20,6m=60'}]");
+    check_scaled(
+        &setup,
+        expect![[r#"
+        Within 10m deployment/web has 2 to 6 pods
+        305 scales its target from 2 to 3
+        320 scales its target from 3 to 4
+        350 scales its target from 4 to 6"#]],
+    );
+    let told = told(&setup);
+    assert!(told.starts_with("From old.yaml, on 2 nodes."), "{told}");
+}
+
+#[test]
+fn stages_of_a_file_come_after_what_is_assumed() {
+    let mut setup = setup("", &deployment("web:1", 2, ""));
+    let text = "stages: [{name: slow, delay: {duration: 40s}, next: Ready}]";
+    setup.stages = nodes::stages::Stages::parse(text, "stages.yaml").expect("good");
+    assert_eq!(preview(&setup).expect("good").verdict(), "Completes in 40s");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use api::Time;
 use clap::{Args, ValueEnum};
+use nodes::stages::Stages;
 use preview::{self, BEGIN, Manifest, Preview, Setup, Style};
 
 use crate::connect::ConnectionArguments;
@@ -50,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "drain NODE", num_args = 1..)]
     action: Vec<String>,
     /// What to apply: a file, a folder (its .yaml, .yml and .json files), or - for standard input
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required_unless_present_any = ["action", "load"])]
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required_unless_present_any = ["action", "load", "node_config", "stages"])]
     filenames: Vec<PathBuf>,
     #[command(flatten)]
     connection: ConnectionArguments,
@@ -73,6 +74,12 @@ pub(crate) struct Arguments {
     /// An image that cannot be pulled, such as web:bad; can be given several times
     #[arg(long, value_name = "IMAGE")]
     fail_image: Vec<String>,
+    /// Which nodes to simulate and what pods on them use, from a file, as for `up` (docs/behaviours.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    node_config: Option<PathBuf>,
+    /// How pods behave and what they use, from a file of stages, as for `up` (docs/behaviours.md)
+    #[arg(long, value_name = "FILE")]
+    stages: Option<PathBuf>,
     /// How many nodes to simulate [default: those of the state, or 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=5000))]
     nodes: Option<u64>,
@@ -154,7 +161,15 @@ fn drained(action: &[String]) -> Result<Vec<String>> {
 
 fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
     let drain = drained(&arguments.action)?;
-    let state = state(arguments, &manifests)?;
+    let node_config = arguments.node_config.as_deref();
+    let node_config = node_config.map(nodes::Config::load).transpose()?;
+    let stages = arguments.stages.as_deref().map(Stages::load).transpose()?;
+    let stages = stages.unwrap_or_default();
+    let declares_usage = stages.declare_usage()
+        || node_config
+            .as_ref()
+            .is_some_and(nodes::Config::declares_usage);
+    let state = state(arguments, &manifests, declares_usage)?;
     // Times in objects of a cluster are of today; without any, the same input gives the same preview.
     let lived = |manifest: &Manifest| manifest.object["metadata"]["uid"].is_string();
     let begin = match (state.objects.iter().any(lived), state.now) {
@@ -176,6 +191,9 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
         nodes: arguments
             .nodes
             .and_then(|count| usize::try_from(count).ok()),
+        node_config,
+        stages,
+        assumed: assumed(arguments),
         length: arguments.length,
         missing: state.missing,
         from: state.from,
@@ -184,8 +202,26 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
     })
 }
 
+/// What files are taken to say.
+fn assumed(arguments: &Arguments) -> Vec<String> {
+    let files = [
+        ("nodes are", &arguments.node_config),
+        ("pods behave", &arguments.stages),
+    ];
+    let given = files
+        .into_iter()
+        .filter_map(|(what, file)| Some((what, file.as_ref()?)));
+    given
+        .map(|(what, file)| format!("{what} as {} says", file.display()))
+        .collect()
+}
+
 /// What is there: of a file, of a cluster that was named, of the current context's cluster if there is one.
-fn state(arguments: &Arguments, manifests: &[Manifest]) -> Result<cluster::State> {
+fn state(
+    arguments: &Arguments,
+    manifests: &[Manifest],
+    declares_usage: bool,
+) -> Result<cluster::State> {
     let asked = &arguments.connection;
     let namespace = arguments.namespace.as_deref();
     if let Some(file) = &arguments.snapshot {
@@ -202,6 +238,7 @@ fn state(arguments: &Arguments, manifests: &[Manifest]) -> Result<cluster::State
     let kinds = cluster::Kinds {
         cron_jobs: manifests.iter().any(|one| one.object["kind"] == "CronJob"),
         autoscalers: !arguments.load.is_empty()
+            || declares_usage
             || manifests
                 .iter()
                 .any(|one| one.object["kind"] == "HorizontalPodAutoscaler"),
