@@ -99,6 +99,15 @@ pub enum PreviewError {
         kind: String,
         api_version: String,
     },
+    #[error("{file}: line {line}: kind {kind:?} is not in {api_version:?}, but in {served:?}")]
+    OtherVersion {
+        file: String,
+        line: usize,
+        kind: String,
+        api_version: String,
+        /// Where it is.
+        served: String,
+    },
     #[error("{file}: line {line}: the API server rejects {object}: {message}")]
     Rejected {
         file: String,

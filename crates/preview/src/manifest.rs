@@ -27,6 +27,8 @@ pub enum ManifestError {
         line: usize,
         missing: &'static str,
     },
+    #[error("{file}: line {line}: the items of this List are no list")]
+    NoItems { file: String, line: usize },
 }
 
 impl Manifest {
@@ -50,9 +52,13 @@ impl Manifest {
     /// `deployment/web`
     pub(crate) fn name(&self) -> String {
         let kind = self.text("/kind").to_lowercase();
-        match self.text("/metadata/name") {
-            "" => format!("{kind}/{}", self.text("/metadata/generateName")),
-            name => format!("{kind}/{name}"),
+        match (
+            self.text("/metadata/name"),
+            self.text("/metadata/generateName"),
+        ) {
+            ("", "") => format!("a {kind} without a name"),
+            ("", prefix) => format!("{kind}/{prefix}"),
+            (name, _) => format!("{kind}/{name}"),
         }
     }
 }
@@ -131,6 +137,13 @@ fn add(
         }
         return Ok(());
     }
+    if text("kind") == "List" {
+        let file = file.to_owned();
+        return match object["items"].is_null() {
+            true => Ok(()),
+            false => Err(ManifestError::NoItems { file, line }),
+        };
+    }
     found.push(Manifest {
         file: file.to_owned(),
         line,
@@ -169,7 +182,7 @@ mod tests {
         );
         check(
             "{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"a\"}}\n\n{\"apiVersion\": \"v1\", \"kind\": \"Pod\"}\n",
-            "1:pod/a 3:pod/",
+            "1:pod/a 3:a pod without a name",
         );
         check(
             "\u{feff}# first\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n",
@@ -199,6 +212,11 @@ mod tests {
             "just words\n",
             "x.yaml: line 1: this is no Kubernetes object: it has no apiVersion",
         );
+        check(
+            "apiVersion: v1\nkind: List\nitems: hello\n",
+            "x.yaml: line 1: the items of this List are no list",
+        );
+        check("apiVersion: v1\nkind: List\n", "");
         check(
             "a: 1\na: 2\n",
             "x.yaml: line 2: duplicate entry with key \"a\"",

@@ -428,6 +428,29 @@ impl Run {
         }
     }
 
+    /// A kind that is not served, or not in this version.
+    fn unknown(&self, manifest: &Manifest) -> PreviewError {
+        let (file, line) = (manifest.file.clone(), manifest.line);
+        let kind = manifest.text("/kind").to_owned();
+        let api_version = manifest.text("/apiVersion").to_owned();
+        let elsewhere = self.discovery.named(&kind);
+        match elsewhere.filter(|resource| *resource.kind == *kind) {
+            Some(resource) => PreviewError::OtherVersion {
+                file,
+                line,
+                kind,
+                api_version,
+                served: resource.api_version().to_string(),
+            },
+            None => PreviewError::UnknownKind {
+                file,
+                line,
+                kind,
+                api_version,
+            },
+        }
+    }
+
     async fn apply(&mut self, client: &Client, manifest: &Manifest) -> Result<(), PreviewError> {
         let (version, kind) = (manifest.text("/apiVersion"), manifest.text("/kind"));
         let served = self
@@ -435,12 +458,7 @@ impl Run {
             .find(version, kind)
             .filter(|found| found.api_version() == version);
         let Some(resource) = served.cloned() else {
-            return Err(PreviewError::UnknownKind {
-                file: manifest.file.clone(),
-                line: manifest.line,
-                kind: kind.to_owned(),
-                api_version: version.to_owned(),
-            });
+            return Err(self.unknown(manifest));
         };
         let namespace = match (resource.namespaced, manifest.text("/metadata/namespace")) {
             (false, _) => "",

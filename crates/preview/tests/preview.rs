@@ -346,6 +346,11 @@ spec: {size: 3}
         widget,
         r#"new.yaml: line 2: no kind "Widget" is known in "example.com/v1"; pass its CustomResourceDefinition along with -f if it is a custom one"#,
     );
+    check_error(
+        "",
+        "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}\n",
+        r#"new.yaml: line 1: kind "Deployment" is not in "apps/v1beta1", but in "apps/v1""#,
+    );
     let definition = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

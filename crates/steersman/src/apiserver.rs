@@ -131,7 +131,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let address = (arguments.bind_address, arguments.port);
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!(
-            "cannot listen on {}:{}; is the port in use?",
+            "cannot listen on {}:{}: is it in use? --port 0 picks a free one",
             address.0, address.1
         )
     })?;

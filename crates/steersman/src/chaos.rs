@@ -250,10 +250,10 @@ fn which_budget(error: &client::Error) -> String {
 }
 
 pub(crate) async fn fail(client: &Client, namespace: &str, name: &str) -> Result<String> {
-    let pod: Pod = client
-        .get_as(namespace, name)
-        .await
-        .map_err(|error| explain(error, &format!("pod {name} in namespace {namespace}")))?;
+    let pod: Pod = client.get_as(namespace, name).await.map_err(|error| {
+        let pod = format!("pod {name} in namespace {namespace}");
+        explain(error, &pod, "use -n to choose another namespace")
+    })?;
     if !pod.is_assigned() {
         bail!("pod {name} has no node yet: nothing of it runs");
     }
@@ -274,10 +274,10 @@ pub(crate) async fn fail(client: &Client, namespace: &str, name: &str) -> Result
 
 /// The node, if it is one of ours: a real kubelet would not care for what we write.
 async fn simulated_node(client: &Client, name: &str) -> Result<()> {
-    let body = client
-        .get(&Node::TYPE, "", name)
-        .await
-        .map_err(|error| explain(error, &format!("node {name}")))?;
+    let body = client.get(&Node::TYPE, "", name).await.map_err(|error| {
+        let node = format!("node {name}");
+        explain(error, &node, "`kubectl get nodes` lists those that are")
+    })?;
     let node: Value = serde_json::from_slice(&body)?;
     let runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str();
     if !runtime.is_some_and(|runtime| runtime.starts_with("simulated://")) {
@@ -299,9 +299,9 @@ async fn patch(
     Ok(())
 }
 
-fn explain(error: client::Error, what: &str) -> anyhow::Error {
+fn explain(error: client::Error, what: &str, hint: &str) -> anyhow::Error {
     if error.is_not_found() {
-        anyhow::anyhow!("there is no {what}")
+        anyhow::anyhow!("there is no {what}; {hint}")
     } else {
         anyhow::anyhow!("cannot read {what}: {}", client::describe(&error))
     }

@@ -178,8 +178,14 @@ fn bad_number(error: &clap::Error) -> Option<clap::Error> {
         told(ContextKind::InvalidArg),
         told(ContextKind::InvalidValue),
     );
-    let message = format!("invalid value '{value}' for '{argument}': {why}");
-    Some(command().error(error.kind(), message))
+    let why = match value.parse::<i128>() {
+        Ok(..0) => "it is less than 0",
+        _ => why,
+    };
+    let message = format!(
+        "invalid value '{value}' for '{argument}': {why}\n\nFor more information, try '--help'.\n"
+    );
+    Some(clap::Error::raw(error.kind(), message))
 }
 
 /// Arguments that make no sense end with 1: clap's own 2 is what `simulate` and `preview` say of a check that is
@@ -226,7 +232,20 @@ mod tests {
         let first = told.lines().next().unwrap_or_default();
         assert_eq!(
             first,
-            "error: invalid value '-1' for '--nodes <NODES>': -1 is not in 0..=4294967295"
+            "error: invalid value '-1' for '--nodes <NODES>': -1 is not in 0..=5000"
+        );
+    }
+
+    #[test]
+    fn a_negative_duration_is_no_flag() {
+        let arguments = ["steersman", "preview", "-f", "a", "--for", "-5s"].map(OsString::from);
+        let told = parse(arguments).err().map(|error| error.to_string());
+        let told = told.unwrap_or_default();
+        assert!(
+            told.starts_with(
+                "error: invalid value '-5s' for '--for <DURATION>': \"-5s\" is not a duration"
+            ),
+            "{told}"
         );
     }
 
@@ -246,6 +265,10 @@ mod tests {
         assert_eq!(
             check(&["up", "--port", "99999999999999999999"]),
             "error: invalid value '99999999999999999999' for '--port <PORT>': it is too large"
+        );
+        assert_eq!(
+            check(&["preview", "-f", "a", "--nodes", "-1"]),
+            "error: invalid value '-1' for '--nodes <N>': it is less than 0"
         );
         assert_eq!(
             check(&["up", "--port", "70000"]),

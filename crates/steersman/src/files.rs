@@ -44,7 +44,13 @@ pub(crate) fn create_private_dir(path: &Path) -> Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .with_context(|| format!("cannot create the folder {}", path.display()))
+        .with_context(|| match path.is_file() {
+            true => format!("{} is a file, and a folder is needed", path.display()),
+            false => format!(
+                "cannot create the folder {}; choose one that you may write to",
+                path.display()
+            ),
+        })
 }
 
 /// Writes a file that only its owner can read, all of it or nothing.

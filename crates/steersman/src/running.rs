@@ -214,7 +214,10 @@ fn nothing_to_stop(which: &Which) -> Result<()> {
             Ok(())
         }
         (false, Some(name)) => bail!("there is no cluster {name}: `steersman status` lists them"),
-        (false, None) => bail!("there is no such folder"),
+        (false, None) => {
+            let dir = which.data_dir.as_deref().unwrap_or(Path::new(""));
+            bail!("there is no folder {}", dir.display())
+        }
     }
 }
 

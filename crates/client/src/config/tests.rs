@@ -245,6 +245,13 @@ fn bad_input_is_answered_with_a_sentence() {
         "invalid type: integer `7`, expected a sequence",
     );
     check("- a\n- b", None, "is malformed");
+    check("hello", None, "expected the map that a kubeconfig is");
+    check("clusters: [a]", None, "expected a map with a name");
+    check(
+        "users: [{name: a, user: b}]",
+        None,
+        "expected the map of a user",
+    );
     check("{}", None, "no current-context");
     check("", None, "no current-context");
     check(

@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KIND/NAME:METRIC=CURVE", value_parser = preview::Load::parse)]
     load: Vec<preview::Load>,
     /// How long pods take to become ready once their containers run
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
     ready_after: Duration,
     /// An image that cannot be pulled, such as web:bad; can be given several times
     #[arg(long, value_name = "IMAGE")]
@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=5000))]
     nodes: Option<u64>,
     /// How much virtual time to give it
-    #[arg(long = "for", value_name = "DURATION", default_value = "30m", value_parser = parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "30m", value_parser = parse_duration, allow_hyphen_values = true)]
     length: Duration,
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,

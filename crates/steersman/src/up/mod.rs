@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", value_parser = places::parse_name)]
     name: Option<String>,
     /// How many nodes to simulate
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=i64::from(nodes::Config::MOST_NODES)))]
     nodes: u32,
     /// Which nodes to simulate, from a file (docs/behaviours.md)
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
@@ -200,12 +200,6 @@ impl Setup {
     fn new(arguments: &Arguments) -> Result<Setup> {
         let mut nodes = match &arguments.node_config {
             Some(path) => nodes::Config::load(path)?,
-            None if arguments.nodes > nodes::Config::MOST_NODES => {
-                bail!(
-                    "--nodes: at most {} can be simulated",
-                    nodes::Config::MOST_NODES
-                )
-            }
             None => nodes::Config::with_nodes(arguments.nodes as usize),
         };
         if arguments.allocate_node_cidrs {

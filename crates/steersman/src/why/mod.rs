@@ -129,7 +129,7 @@ async fn gather_facts(arguments: &Arguments, targets: &[(&str, &str)]) -> Result
 async fn about(gatherer: &Gatherer<'_>, manager: &Manager, kind: &str, name: &str) -> Gathered {
     let Some(resource) = gatherer.discovery.named(kind) else {
         bail!(
-            "the server at {} has no resource {kind:?}",
+            "the server at {} has no resource {kind:?}; `kubectl api-resources` lists those that it has",
             gatherer.connection.server
         );
     };

@@ -28,7 +28,8 @@ fn arguments_that_make_no_sense() {
     let home = Home::new("arguments");
     for (arguments, expected) in [
         (&["--nodes=many"][..], "it is not a whole number"),
-        (&["--nodes=5001"], "at most 5000 can be simulated"),
+        (&["--nodes=5001"], "5001 is not in 0..=5000"),
+        (&["--nodes=-1"], "-1 is not in 0..=5000"),
         (&["--speed=0"], "not a number from 0.1 to 1000"),
         (&["--speed=NaN"], "not a number from 0.1 to 1000"),
         (&["--port=70000"], "is not in 0..=65535"),
@@ -90,7 +91,10 @@ fn data_folders_that_cannot_be_used() {
     let home = Home::new("folders");
     let refused = |dir: &str| home.refused(&["up", "--quiet", "--port=0", "--data-dir", dir]);
     let file = home.file("file", "");
-    check(&refused(&file), &format!("cannot create the folder {file}"));
+    check(
+        &refused(&file),
+        &format!("{file} is a file, and a folder is needed"),
+    );
     let foreign = home.0.join("foreign");
     std::fs::create_dir(&foreign).unwrap();
     std::fs::write(foreign.join("thesis.txt"), "precious").unwrap();
@@ -139,7 +143,10 @@ fn unreadable_folders_are_named() {
     let home = Home::new("unreadable");
     // A folder that even root cannot write to.
     let said = home.refused(&["up", "--quiet", "--port=0", "--data-dir", "/proc/steersman"]);
-    check(&said, "cannot create the folder /proc/steersman");
+    check(
+        &said,
+        "cannot create the folder /proc/steersman; choose one that you may write to",
+    );
     let said = home.refused(&[
         "up",
         "--quiet",

@@ -71,7 +71,7 @@ fn pods_fail_and_nodes_stop_start_and_drain() {
     assert!(api.get("/api/v1/nodes/node-1")["spec"]["unschedulable"].is_null());
     assert!(
         home.refused(&["node", "drain", "nope"])
-            .contains("there is no node nope")
+            .contains("there is no node nope; `kubectl get nodes` lists those that are")
     );
     up.stop();
 }

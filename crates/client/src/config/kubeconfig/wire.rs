@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", expecting = "the map that a kubeconfig is")]
 pub(super) struct Document {
     pub(super) current_context: Option<String>,
     pub(super) clusters: Option<Vec<Named<Cluster>>>,
@@ -21,7 +21,7 @@ pub(super) struct Named<T> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case", expecting = "the map of a cluster")]
 pub(super) struct Cluster {
     pub(super) server: String,
     pub(super) tls_server_name: String,
@@ -33,6 +33,7 @@ pub(super) struct Cluster {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "the map of an extension")]
 pub(super) struct Extension {
     pub(super) name: String,
     #[serde(default)]
@@ -40,7 +41,7 @@ pub(super) struct Extension {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "the map of a context")]
 pub(super) struct Context {
     pub(super) cluster: String,
     pub(super) user: String,
@@ -48,7 +49,7 @@ pub(super) struct Context {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case", expecting = "the map of a user")]
 pub(super) struct User {
     pub(super) client_certificate: String,
     pub(super) client_certificate_data: String,
@@ -72,13 +73,13 @@ pub(super) struct User {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "the map of an auth-provider")]
 pub(super) struct AuthProvider {
     pub(super) name: String,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", expecting = "the map of exec")]
 pub(super) struct Exec {
     pub(super) command: String,
     pub(super) args: Option<Vec<String>>,
@@ -90,6 +91,7 @@ pub(super) struct Exec {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a map of name and value")]
 pub(super) struct EnvironmentVariable {
     pub(super) name: String,
     #[serde(default)]
@@ -100,7 +102,10 @@ impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The value's key is the singular of the list's name; whichever it is, there is just one.
         #[derive(Deserialize)]
-        #[serde(bound(deserialize = "T: Deserialize<'de>"))]
+        #[serde(
+            bound(deserialize = "T: Deserialize<'de>"),
+            expecting = "a map with a name"
+        )]
         struct Entry<T> {
             name: Option<String>,
             cluster: Option<T>,
