@@ -26,8 +26,8 @@ pub struct Plan<'a> {
     pub hinted: Hinted,
 }
 
-/// The same of one family of addresses: created first, then updated, then deleted, so that nobody who follows sees fewer
-/// endpoints than there are.
+/// The same of one family of addresses: created first, then updated (those with ready endpoints before others), then
+/// deleted, so that nobody who follows sees fewer endpoints than there are.
 pub struct FamilyPlan<'a> {
     pub family: AddressType,
     pub desired: Desired<'a>,
@@ -114,6 +114,10 @@ fn plan_family<'a>(
         }
     };
     reuse(snapshot, &mut packed);
+    // What gets ready in one slice while another loses all that was is seen by those who follow before that one is empty.
+    packed
+        .update
+        .sort_by_key(|draft| !has_ready(draft, endpoints));
     let most = snapshot.max_endpoints;
     let of_group = |count: usize| count.div_ceil(most);
     let ideal = desired
@@ -133,6 +137,11 @@ fn plan_family<'a>(
         removed: packed.removed,
         event,
     }
+}
+
+fn has_ready(draft: &Draft, endpoints: &[Wanted<'_>]) -> bool {
+    let mut members = draft.members.iter();
+    members.any(|member| endpoints[*member as usize].known.is_ready())
 }
 
 /// Packs each group into the slices that have its ports; slices with ports that nobody has go away.

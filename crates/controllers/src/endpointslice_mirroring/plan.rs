@@ -46,6 +46,13 @@ pub struct Mirror<'a> {
     pub endpoints: Vec<Endpoint<'a>>,
 }
 
+impl Mirror<'_> {
+    fn has_ready(&self) -> bool {
+        let mut endpoints = self.endpoints.iter();
+        endpoints.any(|endpoint| endpoint.conditions.ready == Some(true))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
     pub endpoints: usize,
@@ -95,6 +102,8 @@ pub fn plan<'a>(snapshot: &'a Snapshot<'_>) -> Plan<'a> {
     unwanted.sort_unstable();
     plan.delete.extend(unwanted);
     plan.reuse(snapshot);
+    // What gets ready in one slice while another loses all that was is seen by those who follow before that one is empty.
+    plan.update.sort_by_key(|mirror| !mirror.has_ready());
     if endpoints.metadata.is_terminating() {
         plan.create.clear();
     }

@@ -141,3 +141,13 @@ fn pods_that_share_an_address_are_endpoints_of_their_own() {
         .slice("s", "b:ready,ip=10.0.0.9 c:ready,ip=10.0.0.9")
         .check(expect!["update s[b a]"]);
 }
+
+#[test]
+fn slices_with_ready_endpoints_are_written_before_those_that_lose_them() {
+    let by_name = json!({"name": "web", "protocol": "TCP", "targetPort": "web"});
+    case("a:port=web/81 b:ready,port=web/82")
+        .service(json!({"spec": {"ports": [by_name]}}))
+        .slice("s", "a:ready,port=web/81")
+        .slice("t", "b:port=web/82")
+        .check(expect!["update t[web/82: b]; update s[web/81: -a]"]);
+}

@@ -359,3 +359,14 @@ fn subsets_are_repacked() {
     assert_eq!(pack("1.1.1.1"), "1.1.1.1 - @");
     assert_eq!(pack(""), "");
 }
+
+#[test]
+fn slices_with_ready_addresses_are_written_before_those_that_lose_them() {
+    let now = snapshot("-10.0.0.1 @80 | 10.0.0.2 @81", json!({}));
+    let held = with_slice(now, "s", "10.0.0.1 @80", json!({}));
+    let held = with_slice(held, "t", "-10.0.0.2 @81", json!({}));
+    check(
+        held,
+        expect!["update t[10.0.0.2 @81]; update s[-10.0.0.1 @80]"],
+    );
+}
