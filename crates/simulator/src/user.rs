@@ -1,10 +1,11 @@
 //! A user who does what the scenario says, and cleans up in the end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::kinds::{
-    DaemonSet, Deployment, Job, Namespace, Node, Pod, ReplicaSet, ResourceQuota, Secret,
+    DaemonSet, Deployment, Job, Metadata, Namespace, Node, Pod, ReplicaSet, ResourceQuota, Secret,
     StatefulSet,
 };
 use api::{Resource, ResourceType};
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use client::{Client, DeleteOptions, Error, ListOptions, Patch, Propagation};
 use serde_json::{Value, json};
 
-use crate::scenario::{GOOD_VERSION, Target, UserAction, version_patch};
+use crate::scenario::{GOOD_VERSION, Labelled, Target, UserAction, version_patch};
 
 pub(crate) struct User {
     client: Client,
@@ -120,6 +121,22 @@ impl User {
             UserAction::Delete(target, policy) => {
                 let (resource, name) = (&target.resource, &target.name);
                 self.delete(resource, target.namespace, name, *policy).await
+            }
+            UserAction::ChangeEach(objects, patch, _) => {
+                for name in self.names_of(objects).await? {
+                    let patched =
+                        self.strategic(&objects.resource, objects.namespace, &name, patch);
+                    unless_gone(patched.await)?;
+                }
+                Ok(())
+            }
+            UserAction::DeleteEach(objects) => {
+                let (resource, namespace) = (&objects.resource, objects.namespace);
+                for name in self.names_of(objects).await? {
+                    let deleted = self.delete(resource, namespace, &name, Propagation::Background);
+                    unless_gone(deleted.await)?;
+                }
+                Ok(())
             }
             UserAction::DeleteNamespace(name) => {
                 self.delete(&Namespace::TYPE, "", name, Propagation::Background)
@@ -253,6 +270,22 @@ impl User {
         });
         let count = pods.len().max(1);
         Ok(pods.into_iter().nth(nth % count))
+    }
+
+    async fn names_of(&self, objects: &Labelled) -> Result<Vec<Arc<str>>, Error> {
+        let options = ListOptions {
+            label_selector: Some(objects.label.clone()),
+            ..ListOptions::default()
+        };
+        let page = self
+            .client
+            .list(&objects.resource, objects.namespace, &options)
+            .await?;
+        let metadata = page
+            .items
+            .iter()
+            .filter_map(|item| Metadata::decode(item).ok());
+        Ok(metadata.map(|held| held.metadata.name.clone()).collect())
     }
 
     async fn all<K: Resource>(&self) -> Result<Vec<K>, Error> {
@@ -438,6 +471,14 @@ impl User {
             Some((K::decode(item).ok()?, is_ill))
         };
         items.iter().filter_map(read).collect()
+    }
+}
+
+/// Somebody else may have deleted it a moment ago.
+fn unless_gone(outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(()),
+        outcome => outcome,
     }
 }
 

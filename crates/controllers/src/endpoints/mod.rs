@@ -14,6 +14,7 @@
 //! **Mirrors** `pkg/controller/endpoint`. Subsets and ports are sorted by what they are and not by a hash of a Go dump;
 //! nothing is written where only the order differs.
 
+mod actions;
 mod invariants;
 pub mod oracle;
 mod plan;
@@ -47,7 +48,6 @@ use crate::service_endpoints::{Membership, TriggerTimes, WriteThrottle, WriteTra
 use crate::workload::Consistency;
 use plan::{Action, Plan, Snapshot, annotations, labels, plan};
 
-pub use invariants::converged;
 pub use oracle::EndpointsOracle;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -58,6 +58,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         View::of::<Endpoints>(),
     ],
     oracle: Some(|| Box::<EndpointsOracle>::default()),
+    actions: &actions::ACTIONS,
     decides_about: &[Service::TYPE],
     queues: &["endpoint"],
     build: Some(|ctx| {

@@ -1,39 +1,78 @@
-//! What the simulator holds the controller to: it touches Endpoints alone, and at rest they say what the pods say.
+//! What the simulator holds the controller to: it touches Endpoints alone, nobody who follows them sees an empty set between
+//! two full ones, and at rest they say what the pods say.
 
 use std::sync::Arc;
 
-use api::kinds::{Endpoints, Pod, Service};
+use api::Resource;
+use api::kinds::{ENDPOINT_CONTROLLER, ENDPOINTS_MANAGED_BY, Endpoints, Pod, Service};
 
 use super::DESCRIPTOR;
-use super::invariants::converged;
-use super::plan::Snapshot;
-use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+use super::invariants::{published, ready};
+use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
+use crate::service_endpoints::reckoning::{
+    FullEndpoints, Supply, pods_of, publishes_pods, service_of, services,
+};
 
 #[derive(Default)]
-pub struct EndpointsOracle;
+pub struct EndpointsOracle {
+    supply: Supply,
+}
 
 impl Oracle for EndpointsOracle {
-    fn after_write(&self, _world: &World, change: &Change) -> Verdict {
-        let endpoints: Option<Arc<Endpoints>> = change.before().or(change.after());
-        match endpoints {
-            Some(_) => Ok(()),
-            None => no_business(DESCRIPTOR.name, change),
+    fn views(&self) -> Vec<View> {
+        vec![View::of::<FullEndpoints>()]
+    }
+
+    fn observe(&mut self, world: &World, change: &Change) {
+        if ["pods", "services"].contains(&&*change.plural) {
+            let full = services(world).filter(|(_, service)| {
+                publishes_pods(service) && ready(service, &pods_of(world, service)) > 0
+            });
+            self.supply.note(world, full.map(|(key, _)| key));
         }
     }
 
+    fn forget_lost(&mut self) {
+        self.supply.forget();
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let (before, after) = (
+            change.before::<FullEndpoints>(),
+            change.after::<FullEndpoints>(),
+        );
+        let Some(endpoints) = before.as_ref().or(after.as_ref()) else {
+            return no_business(DESCRIPTOR.name, change);
+        };
+        let count = |held: &Option<Arc<FullEndpoints>>| held.as_ref().map_or(0, |it| it.ready());
+        let is_behind =
+            world.may_lag::<Pod>() || world.may_lag::<Service>() || world.may_lag::<Endpoints>();
+        let name = "no Endpoints are empty between two full ones";
+        let counts = (count(&before), count(&after));
+        self.supply
+            .check(world, name, &endpoints.key(), counts, is_behind)
+    }
+
     fn at_rest(&self, world: &World) -> Verdict {
-        let services = world.store::<Service>().list();
-        services.into_iter().try_for_each(|service| {
-            let meta = &service.metadata;
-            let mut pods = world.store::<Pod>().in_namespace(&meta.namespace);
-            pods.retain(|pod| service.selects(&pod.metadata.labels));
-            let endpoints = world.store::<Endpoints>().find(&meta.namespace, &meta.name);
-            converged(&Snapshot {
-                endpoints,
-                pods,
-                triggered_at: None,
-                service,
-            })
-        })
+        for (key, service) in services(world) {
+            if publishes_pods(&service) {
+                let held = world.store::<FullEndpoints>();
+                let held = held.find(&key.namespace, &key.name);
+                published(&service, &pods_of(world, &service), held.as_deref())?;
+            }
+        }
+        let mut all = world.store::<FullEndpoints>().list().into_iter();
+        let is_left = |held: &Arc<FullEndpoints>| {
+            let manager = held.metadata.labels.get(ENDPOINTS_MANAGED_BY);
+            manager == Some(ENDPOINT_CONTROLLER) && service_of(world, &held.key()).is_none()
+        };
+        match all.find(is_left) {
+            Some(held) => Err(format!("{}: Endpoints are of no service", held.key())),
+            None => Ok(()),
+        }
+    }
+
+    fn settled(&self, world: &World) -> Verdict {
+        self.at_rest(world)
     }
 }

@@ -1,117 +1,126 @@
-//! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
+//! What must hold once nothing changes any more, reckoned from the service, its pods and their nodes apart from the plan.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use api::Resource;
-use api::collections::HashMap;
-use api::kinds::{AddressType, EndpointSlice};
+use api::kinds::{HEADLESS, MANAGED_BY, Pod, SERVICE_NAME, Service};
 
-use super::desired::Desired;
-use super::families::families;
-use super::ownership::{is_managed, is_owned, is_relabeled};
-use super::snapshot::Snapshot;
-use crate::service_endpoints::not_ours;
+use crate::oracle::Verdict;
+use crate::service_endpoints::reckoning::{
+    Conditions, FullEndpoint, FullPort, FullSlice, hostname_of, is_ready, ports_of, same,
+    target_of, without,
+};
+
+/// The zones (empty where unknown) of the nodes that there are.
+pub type NodeZones = BTreeMap<String, String>;
 
 /// Each endpoint that should be there is there once, as it is now, with the right ports; nothing else is; no slice is too
-/// large; and there is a slice for each family.
-pub fn converged(snapshot: &Snapshot) -> Result<(), String> {
-    let service = &snapshot.service;
-    if service.metadata.is_terminating() || not_ours(service).is_some() {
-        return Ok(());
-    }
+/// large; and there is a slice for each family. `pods` are those that the service selects and that have an address,
+/// `slices` those that the controller manages.
+pub fn published(
+    service: &Service,
+    pods: &[Arc<Pod>],
+    zones: &NodeZones,
+    slices: &[Arc<FullSlice>],
+    max_endpoints: usize,
+) -> Verdict {
     let key = service.key();
-    let families = families(service);
-    for slice in &snapshot.slices {
+    for slice in slices {
         let name = &slice.metadata.name;
-        if !is_managed(slice) || slice.metadata.is_terminating() {
-            continue;
-        }
-        if !families.contains(&slice.address_type) || !is_owned(slice, service) {
+        let mut owners = slice.metadata.owners.iter();
+        let is_of_family = service
+            .spec
+            .ip_families
+            .iter()
+            .any(|family| **family == *slice.address_type);
+        if !is_of_family || !owners.any(|owner| owner.uid == service.metadata.uid) {
             return Err(format!("{key}: slice {name} is not of this service"));
         }
-        if is_relabeled(slice, service) {
-            return Err(format!("{key}: slice {name} has other labels"));
+        let reserved = [SERVICE_NAME, MANAGED_BY, HEADLESS];
+        let labels = &slice.metadata.labels;
+        if without(labels, &reserved) != without(&service.metadata.labels, &reserved) {
+            return Err(format!("{key}: slice {name} has the labels {labels}"));
         }
-        if slice.endpoints.len() > snapshot.max_endpoints {
-            let count = slice.endpoints.len();
+        let count = slice.endpoints().len();
+        if count > max_endpoints {
             return Err(format!("{key}: slice {name} has {count} endpoints"));
         }
     }
-    for family in families {
-        converged_family(snapshot, family)?;
+    for family in &service.spec.ip_families {
+        let of_family = || {
+            slices
+                .iter()
+                .filter(|slice| *slice.address_type == **family)
+        };
+        if of_family().next().is_none() {
+            return Err(format!("{key} has no slice of {family}"));
+        }
+        let held = of_family().flat_map(|slice| {
+            let ports = slice.ports();
+            let endpoints = slice.endpoints().iter();
+            endpoints.map(move |endpoint| (endpoint.clone(), ports.clone()))
+        });
+        let expected = expected(service, pods, zones, family);
+        same(
+            &key,
+            &format!("slices of {family}"),
+            expected,
+            held.collect(),
+        )?;
     }
     Ok(())
 }
 
-fn converged_family(snapshot: &Snapshot, family: AddressType) -> Result<(), String> {
-    let (key, text) = (snapshot.service.key(), family.as_str());
-    let desired = Desired::of(snapshot, family);
-    let mut published = HashMap::default();
-    let mut slices = 0;
-    for slice in snapshot
-        .slices
-        .iter()
-        .filter(|slice| slice.address_type == family)
-    {
-        slices += 1;
-        for endpoint in &slice.endpoints {
-            let again = published.insert(endpoint.identity, (endpoint, &slice.ports));
-            if again.is_some() {
-                return Err(format!("{key}: an endpoint of {text} is there twice"));
-            }
-        }
-    }
-    for group in &desired.groups {
-        for member in &group.members {
-            let wanted = &desired.endpoints[*member as usize];
-            let pod = &wanted.pod.metadata.name;
-            let Some((held, ports)) = published.remove(&wanted.known.identity) else {
-                return Err(format!("{key}: pod {pod} has no endpoint of {text}"));
-            };
-            if !wanted.known.is_same(held) {
-                return Err(format!("{key}: the endpoint of {text} of pod {pod} is old"));
-            }
-            if *ports != group.ports {
-                return Err(format!(
-                    "{key}: the endpoint of {text} of pod {pod} has other ports"
-                ));
-            }
-        }
-    }
-    let ready = published
-        .values()
-        .filter(|(held, _)| held.is_ready())
-        .count();
-    match (published.len(), slices) {
-        (0, 0) => Err(format!("{key} has no slice of {text}")),
-        (0, _) => Ok(()),
-        (left, _) => Err(format!(
-            "{key}: {left} endpoints of {text} are of no pod, {ready} of them ready"
-        )),
-    }
+/// An endpoint, and the ports of the slice that it is in.
+type Fact = (FullEndpoint, Vec<FullPort>);
+
+fn expected(service: &Service, pods: &[Arc<Pod>], zones: &NodeZones, family: &str) -> Vec<Fact> {
+    let placed = pods.iter().filter(|pod| has_place(service, pod, zones));
+    placed
+        .filter_map(|pod| {
+            Some((
+                endpoint(service, pod, zones, family)?,
+                ports_of(service, pod),
+            ))
+        })
+        .collect()
 }
 
-/// How many ready endpoints somebody who follows a service's slices has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Published {
-    pub ready: usize,
+/// Who lost its node is published only where everything is.
+fn has_place(service: &Service, pod: &Pod, zones: &NodeZones) -> bool {
+    service.spec.publish_not_ready_addresses || zones.contains_key(&*pod.node_name)
 }
 
-impl Published {
-    pub fn of<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>) -> Published {
-        let endpoints = slices.into_iter().flat_map(|slice| &slice.endpoints);
-        Published {
-            ready: endpoints.filter(|endpoint| endpoint.is_ready()).count(),
-        }
-    }
+fn endpoint(service: &Service, pod: &Pod, zones: &NodeZones, family: &str) -> Option<FullEndpoint> {
+    let of_family = |ip: &IpAddr| match ip {
+        IpAddr::V4(_) => family == "IPv4",
+        IpAddr::V6(_) => family == "IPv6",
+    };
+    let ips = pod.status.ips.iter().filter(of_family);
+    let addresses: Vec<String> = ips.map(|ip| ip.to_string()).collect();
+    let node = Some(pod.node_name.to_string()).filter(|node| !node.is_empty());
+    let zone = node.as_ref().and_then(|node| zones.get(node));
+    (!addresses.is_empty()).then(|| FullEndpoint {
+        addresses,
+        conditions: Conditions {
+            ready: Some(is_ready(service, pod)),
+            serving: Some(pod.status.ready),
+            terminating: Some(pod.metadata.deleted_at.is_some()),
+        },
+        hostname: hostname_of(service, pod),
+        target_ref: Some(target_of(pod)),
+        zone: zone.filter(|zone| !zone.is_empty()).cloned(),
+        node_name: node,
+    })
 }
 
-/// Nobody sees an empty set between two full ones: `least` is the smallest number of ready pods that the service had
-/// since the state before, and of which all were published then.
-pub fn safe(before: Published, after: Published, least: usize) -> Result<(), String> {
-    match before.ready > 0 && after.ready == 0 && least > 0 {
-        true => Err(format!(
-            "{} ready endpoints were published, then none, with at least {least} ready pods",
-            before.ready
-        )),
-        false => Ok(()),
-    }
+/// How many endpoints the slices of a service have ready.
+pub fn ready(service: &Service, pods: &[Arc<Pod>], zones: &NodeZones) -> usize {
+    let families = service.spec.ip_families.iter();
+    let facts = families.flat_map(|family| expected(service, pods, zones, family));
+    facts
+        .filter(|(endpoint, _)| endpoint.conditions.ready == Some(true))
+        .count()
 }

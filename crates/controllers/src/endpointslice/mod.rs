@@ -63,7 +63,6 @@ use plan::plan;
 use snapshot::{Closeness, Snapshot};
 use topology::{Event, Hinted, Zones, is_overloaded};
 
-pub use invariants::{Published, converged, safe};
 pub use oracle::EndpointSliceOracle;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {

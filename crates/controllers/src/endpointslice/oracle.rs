@@ -1,68 +1,80 @@
-//! What the simulator holds the controller to: it touches its own slices alone, and at rest they say what the pods say.
+//! What the simulator holds the controller to: it touches its own slices alone, nobody who follows the slices of a service
+//! sees an empty set between two full ones, and at rest they say what the pods say.
 
-use std::sync::Arc;
-
-use api::Istr;
-use api::collections::HashMap;
 use api::kinds::{EndpointSlice, Node, Pod, Service};
 
 use super::DESCRIPTOR;
-use super::invariants::converged;
-use super::ownership::is_managed;
-use super::snapshot::Snapshot;
-use crate::oracle::{Change, Oracle, Verdict, World, no_business};
-use crate::service_endpoints::slices::service_of;
+use super::invariants::{NodeZones, published, ready};
+use super::ownership::CONTROLLER;
+use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
+use crate::service_endpoints::reckoning::{
+    FullSlice, Supply, pods_of, publishes_pods, ready_in_slices, services, slices_of,
+};
 
 #[derive(Default)]
-pub struct EndpointSliceOracle;
+pub struct EndpointSliceOracle {
+    supply: Supply,
+}
 
 impl Oracle for EndpointSliceOracle {
-    fn after_write(&self, _world: &World, change: &Change) -> Verdict {
-        let slice = change.before().or(change.after());
-        match slice.filter(|slice: &Arc<EndpointSlice>| is_managed(slice)) {
-            Some(_) => Ok(()),
-            None => no_business(DESCRIPTOR.name, change),
+    fn views(&self) -> Vec<View> {
+        vec![View::of::<FullSlice>()]
+    }
+
+    fn observe(&mut self, world: &World, change: &Change) {
+        if ["pods", "services", "nodes"].contains(&&*change.plural) {
+            let zones = zones(world);
+            let full = services(world).filter(|(_, service)| {
+                publishes_pods(service) && ready(service, &pods_of(world, service), &zones) > 0
+            });
+            self.supply.note(world, full.map(|(key, _)| key));
         }
     }
 
+    fn forget_lost(&mut self) {
+        self.supply.forget();
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let slice = change.before::<FullSlice>().or(change.after());
+        let Some(slice) = slice.filter(|slice| slice.is_managed_by(CONTROLLER)) else {
+            return no_business(DESCRIPTOR.name, change);
+        };
+        let Some((key, counts)) = ready_in_slices(world, change, &slice) else {
+            return Ok(());
+        };
+        let is_behind = world.may_lag::<Pod>()
+            || world.may_lag::<Service>()
+            || world.may_lag::<Node>()
+            || world.may_lag::<EndpointSlice>();
+        let name = "no slices are empty between two full sets";
+        self.supply.check(world, name, &key, counts, is_behind)
+    }
+
     fn at_rest(&self, world: &World) -> Verdict {
-        let services = world.store::<Service>().list();
-        let maximum = world
-            .run
-            .config
-            .endpoint_slice_controller
-            .max_endpoints_per_slice;
-        let max_endpoints = usize::try_from(maximum).unwrap_or(1).max(1);
-        services
-            .into_iter()
-            .try_for_each(|service| converged(&snapshot(world, service, max_endpoints)))
+        let config = &world.run.config.endpoint_slice_controller;
+        let max_endpoints = usize::try_from(config.max_endpoints_per_slice).unwrap_or(1);
+        let zones = zones(world);
+        for (key, service) in services(world) {
+            if !publishes_pods(&service) {
+                continue;
+            }
+            let mut slices = slices_of(world, &key);
+            slices.retain(|it| it.is_managed_by(CONTROLLER) && !it.metadata.is_terminating());
+            let pods = pods_of(world, &service);
+            published(&service, &pods, &zones, &slices, max_endpoints)?;
+        }
+        Ok(())
+    }
+
+    fn settled(&self, world: &World) -> Verdict {
+        self.at_rest(world)
     }
 }
 
-/// The service as the server has it, with its pods and slices.
-fn snapshot(world: &World, service: Arc<Service>, max_endpoints: usize) -> Snapshot {
-    let namespace = service.metadata.namespace.clone();
-    let mut pods = world.store::<Pod>().in_namespace(&namespace);
-    pods.retain(|pod| service.selects(&pod.metadata.labels));
-    let mut slices = world.store::<EndpointSlice>().in_namespace(&namespace);
-    slices.retain(|slice| {
-        let is_of = service_of(slice).is_some_and(|key| *key.name == *service.metadata.name);
-        is_of && is_managed(slice) && !slice.metadata.is_terminating()
-    });
-    let nodes = world.store::<Node>().list();
-    let zones = nodes.iter().map(|node| {
-        let name = Istr::new(&node.metadata.name);
-        (name, Istr::new(node.zone()))
-    });
-    Snapshot {
-        gates: api::Gates::default(),
-        nodes: zones.collect::<HashMap<_, _>>(),
-        triggered_at: None,
-        max_endpoints,
-        zones: Arc::default(),
-        hinted: Default::default(),
-        service,
-        pods,
-        slices,
-    }
+fn zones(world: &World) -> NodeZones {
+    let nodes = world.store::<Node>().list().into_iter();
+    nodes
+        .map(|node| (node.metadata.name.to_string(), node.zone().to_owned()))
+        .collect()
 }

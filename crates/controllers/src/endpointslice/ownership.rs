@@ -1,19 +1,13 @@
-//! Which slices are ours, whose they are, and how they are labelled.
+//! Whose slices are, and how they are labelled.
 
 use api::LabelSet;
 use api::kinds::{EndpointSlice, HEADLESS, MANAGED_BY, SERVICE_NAME, Service};
-
-use crate::service_endpoints::slices::is_managed_by;
 
 /// Who writes slices from pods, as their label says.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 
 /// Labels that a service's own do not replace.
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
-
-pub fn is_managed(slice: &EndpointSlice) -> bool {
-    is_managed_by(slice, CONTROLLER)
-}
 
 /// Was the slice made for this service, and not for a namesake that is gone?
 pub fn is_owned(slice: &EndpointSlice, service: &Service) -> bool {

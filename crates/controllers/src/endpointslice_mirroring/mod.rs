@@ -14,6 +14,7 @@
 //!
 //! **Mirrors** `pkg/controller/endpointslicemirroring`.
 
+mod actions;
 mod invariants;
 mod metrics;
 pub mod oracle;
@@ -42,8 +43,6 @@ use crate::service_endpoints::{OwnSlices, counted, repack};
 use metrics::MirrorMetrics;
 use plan::{Counts, Mirror, Plan, Snapshot, plan};
 
-pub use invariants::converged;
-
 pub use oracle::MirroringOracle;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -54,6 +53,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         View::of::<Service>(),
     ],
     oracle: Some(|| Box::<MirroringOracle>::default()),
+    actions: &actions::ACTIONS,
     decides_about: &[Service::TYPE],
     queues: &["endpoint_slice_mirroring"],
     metrics: &["endpoint_slice_mirroring_controller_"],

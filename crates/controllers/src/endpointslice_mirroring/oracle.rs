@@ -1,56 +1,91 @@
-//! What the simulator holds the controller to: it touches its own slices alone, and at rest they mirror the Endpoints.
+//! What the simulator holds the controller to: it touches its own slices alone, nobody who follows the slices of a service
+//! sees an empty set between two full ones, and at rest they mirror the Endpoints.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use api::kinds::{EndpointSlice, Endpoints, MANAGED_BY, SERVICE_NAME, Service};
+use api::kinds::{EndpointSlice, Endpoints, Service};
+use api::{Key, Resource};
 
-use super::invariants::converged;
-use super::plan::Snapshot;
-use super::{CONTROLLER, DESCRIPTOR, repack};
-use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+use super::invariants::{is_mirrored, mirrored, ready};
+use super::{CONTROLLER, DESCRIPTOR};
+use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
+use crate::service_endpoints::reckoning::{
+    FullEndpoints, FullSlice, Supply, ready_in_slices, service_of, slices_of,
+};
 
 #[derive(Default)]
-pub struct MirroringOracle;
+pub struct MirroringOracle {
+    supply: Supply,
+}
 
 impl Oracle for MirroringOracle {
-    fn after_write(&self, _world: &World, change: &Change) -> Verdict {
-        let slice = change.before().or(change.after());
-        match slice.filter(|slice: &Arc<EndpointSlice>| is_ours(slice)) {
-            Some(_) => Ok(()),
-            None => no_business(DESCRIPTOR.name, change),
+    fn views(&self) -> Vec<View> {
+        vec![View::of::<FullEndpoints>(), View::of::<FullSlice>()]
+    }
+
+    fn observe(&mut self, world: &World, change: &Change) {
+        if ["endpoints", "services"].contains(&&*change.plural) {
+            let full = world.store::<FullEndpoints>().list().into_iter();
+            let full = full.filter(|held| is_due(world, held) && ready(held) > 0);
+            self.supply.note(world, full.map(|held| held.key()));
         }
+    }
+
+    fn forget_lost(&mut self) {
+        self.supply.forget();
+    }
+
+    fn after_write(&self, world: &World, change: &Change) -> Verdict {
+        let slice = change.before::<FullSlice>().or(change.after());
+        let Some(slice) = slice.filter(|slice| slice.is_managed_by(CONTROLLER)) else {
+            return no_business(DESCRIPTOR.name, change);
+        };
+        let Some((key, counts)) = ready_in_slices(world, change, &slice) else {
+            return Ok(());
+        };
+        let is_behind = world.may_lag::<Endpoints>()
+            || world.may_lag::<Service>()
+            || world.may_lag::<EndpointSlice>();
+        let name = "no slices that mirror are empty between two full sets";
+        self.supply.check(world, name, &key, counts, is_behind)
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
         let config = &world.run.config.endpoint_slice_mirroring_controller;
         let max_addresses = usize::try_from(config.max_endpoints_per_subset).unwrap_or(1);
-        for endpoints in world.store::<Endpoints>().list() {
-            let meta = &endpoints.metadata;
-            let service = world.store::<Service>().find(&meta.namespace, &meta.name);
-            let is_bare = service.is_some_and(|service| service.spec.selector.is_empty());
-            let Some(subsets) = endpoints.subsets() else {
-                continue;
-            };
-            if !is_bare || !endpoints.is_mirrored() {
-                continue;
+        let mut expected = BTreeSet::new();
+        for endpoints in world.store::<FullEndpoints>().list() {
+            if is_due(world, &endpoints) {
+                let slices = mirrors_of(world, &endpoints.key());
+                mirrored(&endpoints, &slices, max_addresses)?;
+                expected.insert(endpoints.key());
             }
-            let mut slices = world.store::<EndpointSlice>().in_namespace(&meta.namespace);
-            slices.retain(|slice| {
-                let service = slice.metadata.labels.get(SERVICE_NAME);
-                is_ours(slice) && service == Some(&*meta.name)
-            });
-            slices.sort_by(|one, two| one.metadata.name.cmp(&two.metadata.name));
-            converged(&Snapshot {
-                subsets: repack(&subsets),
-                max_addresses,
-                endpoints: &endpoints,
-                slices,
-            })?;
+        }
+        for slice in world.store::<FullSlice>().list() {
+            let meta = &slice.metadata;
+            let service = slice.service().map(|name| Key::new(&meta.namespace, name));
+            if slice.is_managed_by(CONTROLLER) && service.is_some_and(|it| !expected.contains(&it))
+            {
+                return Err(format!("slice {} mirrors nothing", meta.key()));
+            }
         }
         Ok(())
     }
+
+    fn settled(&self, world: &World) -> Verdict {
+        self.at_rest(world)
+    }
 }
 
-fn is_ours(slice: &EndpointSlice) -> bool {
-    slice.metadata.labels.get(MANAGED_BY) == Some(CONTROLLER)
+/// Endpoints that are mirrored, of a service without a selector.
+fn is_due(world: &World, endpoints: &FullEndpoints) -> bool {
+    let service = service_of(world, &endpoints.key());
+    service.is_some_and(|service| service.spec.selector.iter().next().is_none())
+        && is_mirrored(endpoints)
+}
+
+fn mirrors_of(world: &World, service: &Key) -> Vec<std::sync::Arc<FullSlice>> {
+    let mut slices = slices_of(world, service);
+    slices.retain(|slice| slice.is_managed_by(CONTROLLER) && !slice.metadata.is_terminating());
+    slices
 }

@@ -17,6 +17,9 @@ pub enum UserAction {
     /// The same of a subresource.
     ChangePart(Target, &'static str, Value, String),
     Delete(Target, Propagation),
+    /// The same as [`UserAction::Change`] of each object that carries the label: those whose names nobody knows before.
+    ChangeEach(Labelled, Value, String),
+    DeleteEach(Labelled),
     DeletePod(Target, usize),
     /// Through the eviction subresource.
     EvictPod(Target, usize),
@@ -46,6 +49,25 @@ pub struct Target {
     pub resource: ResourceType,
     pub namespace: &'static str,
     pub name: String,
+}
+
+/// The objects of a kind that carry a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labelled {
+    pub resource: ResourceType,
+    pub namespace: &'static str,
+    /// As selectors are written, `key=value`.
+    pub label: String,
+}
+
+impl Labelled {
+    pub fn of<K: Resource>(namespace: &'static str, key: &str, value: &str) -> Labelled {
+        Labelled {
+            resource: K::TYPE,
+            namespace,
+            label: format!("{key}={value}"),
+        }
+    }
 }
 
 impl Target {
@@ -136,6 +158,16 @@ impl fmt::Display for Target {
     }
 }
 
+impl fmt::Display for Labelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "each {} in {} with {}",
+            self.resource.kind, self.namespace, self.label
+        )
+    }
+}
+
 impl fmt::Display for UserAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -150,6 +182,8 @@ impl fmt::Display for UserAction {
                 write!(f, "{what}: {target}")
             }
             UserAction::Delete(target, policy) => write!(f, "deletes {target} ({policy:?})"),
+            UserAction::ChangeEach(objects, _, what) => write!(f, "{what}: {objects}"),
+            UserAction::DeleteEach(objects) => write!(f, "deletes {objects}"),
             UserAction::DeletePod(target, nth) => write!(f, "deletes pod {nth} of {target}"),
             UserAction::EvictPod(target, nth) => write!(f, "evicts pod {nth} of {target}"),
             UserAction::StrayPod(target, nth) => write!(f, "relabels pod {nth} of {target}"),

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use api::{Key, Meta, Rng};
 
-pub use action::{Target, UserAction};
+pub use action::{Labelled, Target, UserAction};
 pub use change::{Actor, Change, Viewed};
 pub(crate) use checks::{
     adopted, count, covers, deletes_only_its_own, end_state_line, is_available, no_business,

@@ -1,9 +1,11 @@
 //! What the controllers of endpoints have in common: which services select a pod, which port of
 //! a pod a service means, since when endpoints have been due for a change, and what they have written themselves.
 
+pub mod actions;
 mod membership;
 mod own_slices;
 mod ports;
+pub mod reckoning;
 mod repack;
 pub mod slices;
 mod throttle;

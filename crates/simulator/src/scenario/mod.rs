@@ -14,7 +14,7 @@ mod workloads;
 use std::fmt;
 use std::time::Duration;
 
-pub use controllers::oracle::{Target, UserAction};
+pub use controllers::oracle::{Labelled, Target, UserAction};
 
 use crate::faults::FaultRates;
 

@@ -47,6 +47,7 @@ pub(super) fn draw(rng: &Rng, target: &Target, app: &str) -> Value {
     }
     let mut template = template(rng, app);
     set_version(&mut template, 0, false);
+    template["spec"]["containers"][0]["ports"] = named_ports(&target.name);
     if let Some(annotations) = template["metadata"]["annotations"].as_object_mut() {
         // A patch takes away by naming; a new object just leaves it out.
         annotations.retain(|_, value| !value.is_null());
@@ -100,6 +101,16 @@ fn template(rng: &Rng, app: &str) -> Value {
             "containers": [{"name": "c", "image": "app:0"}],
         },
     })
+}
+
+/// Services find ports by name: workloads have the same name for different ports, or have none.
+fn named_ports(workload: &str) -> Value {
+    let web = |port: u16| json!({"name": "web", "containerPort": port});
+    match workload {
+        "w0" => json!([web(8080)]),
+        "w1" => json!([web(8081), {"name": "metrics", "containerPort": 9090}]),
+        _ => json!([]),
+    }
 }
 
 /// Image and label change together, so that a pod's label tells what it runs. A bad version never gets

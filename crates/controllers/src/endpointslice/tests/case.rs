@@ -8,17 +8,21 @@ use expect_test::Expect;
 use serde_json::{Value, json};
 
 use super::super::desired::{endpoint, endpoint_ports};
+use super::super::invariants::published;
 use super::super::ownership::slice_labels;
 use super::super::packing::Draft;
 use super::super::plan::{FamilyPlan, Plan, plan};
 use super::super::snapshot::Snapshot;
 use super::super::topology::{Hinted, Zones};
+use crate::service_endpoints::reckoning::FullSlice;
 
 /// A service `web` with one port, and what it finds.
 pub(super) struct Case {
     service: Value,
     pods: Vec<Arc<Pod>>,
     slices: Vec<String>,
+    /// The slices of the snapshot with all that they say.
+    pub(super) full: Vec<Arc<FullSlice>>,
     pub(super) snapshot: Snapshot,
 }
 
@@ -48,6 +52,7 @@ pub(super) fn case(pods: &str) -> Case {
         service,
         pods,
         slices: Vec::new(),
+        full: Vec::new(),
     }
 }
 
@@ -164,14 +169,28 @@ impl Case {
         });
         merge(&mut object, &patch);
         self.snapshot.slices.push(Arc::new(decode(&object)));
+        self.full.push(Arc::new(decode(&object)));
         self.slices.push(name.to_owned());
         self
     }
 
-    pub(super) fn existing(mut self, slice: Arc<EndpointSlice>) -> Case {
+    pub(super) fn existing(mut self, slice: Arc<EndpointSlice>, full: Arc<FullSlice>) -> Case {
         self.slices.push(slice.metadata.name.to_string());
         self.snapshot.slices.push(slice);
+        self.full.push(full);
         self
+    }
+
+    /// What the simulator would say of it.
+    pub(super) fn check_published(&self) -> Result<(), String> {
+        let snapshot = &self.snapshot;
+        let text = |text: &Istr| text.to_string();
+        let nodes = snapshot.nodes.iter();
+        let zones = nodes.map(|(node, zone)| (text(node), text(zone))).collect();
+        let has_address = |pod: &&Arc<Pod>| !pod.is_finished() && !pod.status.ips.is_empty();
+        let pods: Vec<Arc<Pod>> = self.pods.iter().filter(has_address).cloned().collect();
+        let most = snapshot.max_endpoints;
+        published(&snapshot.service, &pods, &zones, &self.full, most)
     }
 
     pub(super) fn plan(&self) -> Plan<'_> {

@@ -1,5 +1,6 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
 mod bad_input;
+mod invariants;
 mod plan;
 mod sync;
