@@ -10,7 +10,7 @@ use crate::service_endpoints::actions::{draw_selector, replaced};
 pub(super) const ACTIONS: [Actions; 3] =
     [Actions::of(write), Actions::of(write), Actions::of(write)];
 
-/// Of both families.
+/// Of both families; the first three are of one.
 const ADDRESSES: [&str; 6] = [
     "10.9.0.1",
     "10.9.0.2",
@@ -116,11 +116,12 @@ fn edit_mirror(rng: &Rng, namespace: &'static str, name: &str) -> UserAction {
     UserAction::ChangeEach(slices, patch, what.to_owned())
 }
 
-/// Up to three subsets, which may share addresses and ports.
+/// Up to three subsets, which may share addresses and ports; of one family, so that there is a single slice, or of both.
 fn draw_subsets(rng: &Rng) -> Value {
+    let drawn = if rng.chance(2) { 3 } else { ADDRESSES.len() };
     let subsets = (0..rng.below(4)).map(|_| {
         let (mut ready, mut others) = (Vec::new(), Vec::new());
-        for ip in ADDRESSES {
+        for ip in &ADDRESSES[..drawn] {
             let mut address = json!({"ip": ip});
             if ip.ends_with('1') {
                 address["hostname"] = json!("first");

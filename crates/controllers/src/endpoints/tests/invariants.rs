@@ -1,4 +1,4 @@
-//! What is published is judged apart from the plan, and the judgement finds what it is for.
+//! What must be published is reckoned apart from the plan, and what differs from it is found.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What mirrors is judged apart from the plan, and the judgement finds what it is for.
+//! What must be mirrored is reckoned apart from the plan, and what differs from it is found.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use api::kinds::{Pod, Service, ServicePort};
+use api::kinds::{Phase, Pod, Service, ServicePort};
 use api::{IntOrString, Key, LabelSet, Resource};
 
 pub use objects::{
@@ -28,7 +28,7 @@ pub fn publishes_pods(service: &Service) -> bool {
         && service.spec.selector.iter().next().is_some()
 }
 
-/// The pods that the service selects and that have an address, in use or to be.
+/// The pods that the service selects, that have an address and have not ended.
 pub fn pods_of(world: &World, service: &Service) -> Vec<Arc<Pod>> {
     let mut pods = world
         .store::<Pod>()
@@ -40,10 +40,7 @@ pub fn pods_of(world: &World, service: &Service) -> Vec<Arc<Pod>> {
 pub fn may_be_published(service: &Service, pod: &Pod) -> bool {
     let labels = &pod.metadata.labels;
     let mut wanted = service.spec.selector.iter();
-    let has_ended = matches!(
-        pod.status.phase,
-        api::kinds::Phase::Succeeded | api::kinds::Phase::Failed
-    );
+    let has_ended = matches!(pod.status.phase, Phase::Succeeded | Phase::Failed);
     wanted.all(|(key, value)| labels.get(key) == Some(value))
         && !has_ended
         && pod.status.ips.iter().next().is_some()
