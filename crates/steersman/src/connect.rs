@@ -124,12 +124,17 @@ pub(crate) struct Connection {
     /// None for a server in this process.
     config: Option<Config>,
     clock: Clock,
+    /// How many objects are listed at a time.
+    page: u32,
 }
 
 const USER_AGENT: &str = concat!("steersman/", env!("CARGO_PKG_VERSION"));
 
 /// Objects are listed in pages of this size, as kubectl does.
-const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
+
+/// A server in this process is asked for less at a time: both sides hold a page, and another request costs nothing.
+pub(crate) const PAGE_IN_PROCESS: u32 = 50;
 
 impl Connection {
     pub(crate) fn open(arguments: &ConnectionArguments) -> Result<Connection> {
@@ -140,17 +145,19 @@ impl Connection {
             namespace: namespace_of(&config),
             config: Some(config),
             clock: runtime::clock::wall(),
+            page: PAGE,
         })
     }
 
-    /// To a server in this process, whose clock it is.
-    pub(crate) fn within(client: Client, server: &str, clock: &Clock) -> Connection {
+    /// To a server that this process speaks to already, whose clock it is.
+    pub(crate) fn within(client: Client, server: &str, clock: &Clock, page: u32) -> Connection {
         Connection {
             client,
             server: server.to_owned(),
             namespace: "default".to_owned(),
             config: None,
             clock: clock.clone(),
+            page,
         }
     }
 
@@ -215,7 +222,7 @@ impl Connection {
         let namespace = if resource.namespaced { namespace } else { "" };
         let mut options = ListOptions {
             label_selector,
-            limit: Some(PAGE),
+            limit: Some(self.page),
             ..ListOptions::default()
         };
         let mut found = Vec::new();

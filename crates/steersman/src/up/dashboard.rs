@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
 
 use crate::apiserver::Served;
-use crate::connect::Connection;
+use crate::connect::{Connection, PAGE, PAGE_IN_PROCESS};
 use crate::why::{self, Answer, Gatherer};
 use crate::{chaos, files};
 
@@ -92,6 +92,7 @@ pub(crate) fn start(
         decisions: parts.decisions.clone(),
         speed: parts.speed,
         nodes: Some(parts.nodes),
+        page: PAGE_IN_PROCESS,
         discovery: OnceCell::new(),
     };
     let dashboard = Dashboard::new(Setup {
@@ -123,6 +124,8 @@ pub(crate) struct InTheBox {
     speed: Option<Speed>,
     /// How many nodes a prediction is made on; none where nothing is predicted.
     nodes: Option<usize>,
+    /// How many objects are listed at a time.
+    page: u32,
     discovery: OnceCell<Discovery>,
 }
 
@@ -181,13 +184,14 @@ impl InTheBox {
             decisions: decisions.clone(),
             speed: None,
             nodes: None,
+            page: PAGE,
             discovery: OnceCell::new(),
         }
     }
 
     async fn explain(&self, object: &Named, client: Option<&Client>) -> Result<Value> {
         let own = client.unwrap_or(&self.client).clone();
-        let connection = Connection::within(own, &self.server, &self.clock);
+        let connection = Connection::within(own, &self.server, &self.clock, self.page);
         let discovery = self.discovery().await?;
         let Some(resource) = discovery.named(&object.kind) else {
             bail!("the server has no resource {:?}", object.kind);
@@ -196,6 +200,7 @@ impl InTheBox {
             connection: &connection,
             discovery,
             namespace: &object.namespace,
+            for_plans: false,
         };
         let mut facts = gatherer.facts(resource, &object.name).await?;
         let answer = match client {
@@ -220,7 +225,8 @@ impl InTheBox {
 
     /// All kinds that have explanations are built in, so they are asked for once.
     async fn discovery(&self) -> Result<&Discovery> {
-        let connection = Connection::within(self.client.clone(), &self.server, &self.clock);
+        let connection =
+            Connection::within(self.client.clone(), &self.server, &self.clock, self.page);
         self.discovery
             .get_or_try_init(|| async { why::read_discovery(&connection).await })
             .await
@@ -287,7 +293,8 @@ impl InTheBox {
     /// cluster of the same size, and the new one applied on top.
     async fn prediction(&self, object: &Named) -> Option<Value> {
         self.nodes?;
-        let connection = Connection::within(self.client.clone(), &self.server, &self.clock);
+        let connection =
+            Connection::within(self.client.clone(), &self.server, &self.clock, self.page);
         let discovery = self.discovery().await.ok()?;
         let list = async |plural: &str| {
             let resource = discovery.named(plural)?;

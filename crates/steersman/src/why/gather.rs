@@ -15,6 +15,8 @@ pub(crate) struct Gatherer<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) discovery: &'a Discovery,
     pub(crate) namespace: &'a str,
+    /// Somebody may plan on what is gathered, where no manager says what it has decided: then every pod counts.
+    pub(crate) for_plans: bool,
 }
 
 impl Gatherer<'_> {
@@ -94,9 +96,14 @@ impl Gatherer<'_> {
                 "StatefulSet" | "DaemonSet" => Some("controllerrevisions"),
                 _ => None,
             };
-            for plural in held.into_iter().chain(["pods"]) {
+            if let Some(plural) = held {
                 self.add(plural, Some(&selector), facts).await;
             }
+            let keep = match self.needs_pods_at_work(&facts.object) {
+                true => keep::pod_of_workload,
+                false => keep::pod_that_may_be_why,
+            };
+            self.add_kept("pods", Some(&selector), keep, facts).await;
         }
         self.add("persistentvolumeclaims", None, facts).await;
         self.budgets(facts).await;
@@ -104,6 +111,13 @@ impl Gatherer<'_> {
             self.add("nodes", None, facts).await;
         }
         self.owners(facts).await;
+    }
+
+    /// Pods that have just become ready have to stay so for a while, and those of a Job are its result.
+    fn needs_pods_at_work(&self, object: &Value) -> bool {
+        let seconds = object.pointer("/spec/minReadySeconds");
+        let is_patient = seconds.and_then(Value::as_i64).is_some_and(|some| some > 0);
+        self.for_plans || is_patient || explain::kind_of(object) == "Job"
     }
 
     /// Who controls the object.
@@ -361,14 +375,24 @@ impl Gatherer<'_> {
     }
 
     async fn add(&self, plural: &str, selector: Option<&str>, facts: &mut Facts) {
+        let keep = match plural == "pods" && is_workload(&facts.object) {
+            true => keep::pod_of_workload,
+            false => keep::object,
+        };
+        self.add_kept(plural, selector, keep, facts).await;
+    }
+
+    async fn add_kept(
+        &self,
+        plural: &str,
+        selector: Option<&str>,
+        keep: fn(&[u8]) -> Option<Value>,
+        facts: &mut Facts,
+    ) {
         let Some(resource) = self.discovery.named(plural) else {
             return;
         };
         let selector = selector.map(str::to_owned);
-        let keep = match resource.kind == "Pod" && is_workload(&facts.object) {
-            true => keep::pod_of_workload,
-            false => keep::object,
-        };
         match self
             .connection
             .list_kept(resource, self.namespace, selector, keep)

@@ -47,7 +47,20 @@ pub(super) fn pod_of_workload(item: &[u8]) -> Option<Value> {
             }
         }
     }
+    // Since when it is ready, and whether it is about to go: nothing else is asked of its conditions.
+    if let Some(conditions) = kept["status"]["conditions"].as_array_mut() {
+        conditions.retain(|one| one["type"] == "Ready" || one["type"] == "DisruptionTarget");
+    }
     Some(kept)
+}
+
+/// A pod of a workload that may be why that is not settled: one at work is not.
+pub(super) fn pod_that_may_be_why(item: &[u8]) -> Option<Value> {
+    let pod = object(item)?;
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let is_to_go = conditions.any(|one| one["type"] == "DisruptionTarget");
+    (is_to_go || !is_at_work(&pod)).then_some(pod)
 }
 
 /// The events that tell something of the facts: about the object and what has to do with it, but for pods that are at
@@ -124,8 +137,11 @@ mod tests {
     #[test]
     fn pods_at_work_are_kept_as_what_they_count_for() {
         let kept = |pod: &Value| pod_of_workload(pod.to_string().as_bytes()).unwrap();
+        let mut at_work = pod("a", "True", 0);
+        let conditions = at_work["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "PodScheduled", "status": "True"}));
         assert_eq!(
-            kept(&pod("a", "True", 0)),
+            kept(&at_work),
             json!({
                 "metadata": {"name": "a", "uid": "a", "labels": {"app": "web"}}, "spec": {"nodeName": "n1"},
                 "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
@@ -143,6 +159,19 @@ mod tests {
                 .remove("managedFields");
             assert_eq!(kept(&told), expected);
         }
+    }
+
+    #[test]
+    fn pods_at_work_are_not_why_a_workload_waits() {
+        let is_kept = |pod: &Value| pod_that_may_be_why(pod.to_string().as_bytes()).is_some();
+        assert!(!is_kept(&pod("a", "True", 0)));
+        assert!(is_kept(&pod("b", "False", 0)));
+        assert!(is_kept(&pod("c", "True", 1)));
+        assert!(is_kept(&with_deletion(pod("d", "True", 0))));
+        let mut to_go = pod("e", "True", 0);
+        let conditions = to_go["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "DisruptionTarget", "status": "True"}));
+        assert!(is_kept(&to_go));
     }
 
     fn with_deletion(mut pod: Value) -> Value {

@@ -114,6 +114,7 @@ async fn gather_facts(arguments: &Arguments, targets: &[(&str, &str)]) -> Result
     let gatherer = Gatherer {
         connection: &connection,
         discovery: &discovery,
+        for_plans: true,
         namespace: arguments
             .namespace
             .as_deref()
