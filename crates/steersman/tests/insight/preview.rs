@@ -251,6 +251,7 @@ fn who_may_read_one_namespace_only_gets_a_preview_of_it() {
             "nodes",
             "priorityclasses",
             "storageclasses",
+            "volumeattributesclasses",
             "persistentvolumes",
             "runtimeclasses"
         ]
