@@ -170,6 +170,10 @@ impl Lifecycle {
             Some(says) => self.evict_or_queue(node, says, report).await,
             None => (node, None),
         };
+        if is_new && look.said == ConditionStatus::Unknown {
+            // Whoever wrote that may have ended before its pods were marked, and no kubelet marks them.
+            self.memory().unmarked.insert(name.clone());
+        }
         if look.says.is_some() {
             self.mark_pods(&key, &node, &look, fell).await;
         }

@@ -125,6 +125,20 @@ async fn what_is_written_about_a_silent_node() {
     assert_eq!(node["spec"]["taints"][0]["timeAdded"], *now);
 }
 
+/// The manager that wrote so ended before it marked them.
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_is_unknown_at_first_sight_are_marked() {
+    let world = world().await;
+    make_node(&world, "b", json!({})).await;
+    make_pod(&world, "on-b", "b").await;
+    let unknown = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+    world
+        .patch_subresource(&Node::TYPE, "b", Some("status"), unknown)
+        .await;
+    pass(&world, 10, &[]).await;
+    assert_eq!(ready_of(&world, "on-b").await, "False");
+}
+
 // Upstream: TestApplyNoExecuteTaints (the node recovers), TestSwapUnreachableNotReadyTaints.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_speaks_again_is_as_before() {
