@@ -240,7 +240,8 @@ impl Workload for DaemonSets {
         _: &Plan,
         status: &DaemonSetStatus,
     ) -> Result<(), Error> {
-        state.put_status(&*snapshot.set, status).await
+        let status_on = |set: &DaemonSet| status::on(set, snapshot, status);
+        state.put_status(&*snapshot.set, status_on).await
     }
 
     /// Truncates the history.

@@ -44,6 +44,17 @@ pub fn compute(snapshot: &Snapshot, now: MicroTime) -> DaemonSetStatus {
     status
 }
 
+/// The same on top of another state of the set: of a set that may not act yet the server knows which generation was observed.
+pub fn on(set: &DaemonSet, snapshot: &Snapshot, status: &DaemonSetStatus) -> DaemonSetStatus {
+    DaemonSetStatus {
+        observed_generation: match snapshot.may_act {
+            true => status.observed_generation,
+            false => set.status.observed_generation,
+        },
+        ..status.clone()
+    }
+}
+
 /// How the status differs from the one that the set has.
 pub(super) fn change(set: &DaemonSet, status: &DaemonSetStatus, outcome: &Outcome) -> StatusChange {
     let held = &set.status;

@@ -230,7 +230,7 @@ impl<K: ReplicaOwner> Workload for Replicas<K> {
         _: &Plan,
         status: &ReplicaSetStatus,
     ) -> Result<(), Error> {
-        state.put_status(&*snapshot.owner, status).await
+        state.put_status(&*snapshot.owner, |_| status).await
     }
 
     /// A pod that becomes available.

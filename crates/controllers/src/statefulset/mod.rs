@@ -236,7 +236,7 @@ impl Workload for StatefulSets {
         _: &Plan,
         status: &StatefulSetStatus,
     ) -> Result<(), Error> {
-        state.put_status(&*snapshot.set, status).await
+        state.put_status(&*snapshot.set, |_| status).await
     }
 
     /// Truncates the history.

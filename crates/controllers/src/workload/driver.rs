@@ -168,14 +168,13 @@ pub struct KeyState {
 
 impl KeyState {
     /// Writes a status on top of what was read, or once more on top of what is there now.
-    pub async fn put_status<K: Resource>(
+    pub async fn put_status<K: Resource, S: Serialize>(
         &self,
         object: &K,
-        status: &impl Serialize,
+        status_on: impl Fn(&K) -> S,
     ) -> Result<(), Error> {
-        let meta = object.meta();
-        let revision = put_status_with_retry::<K>(&self.client, meta, status).await?;
-        self.consistency.note::<K>(&meta.key(), revision);
+        let revision = put_status_with_retry(&self.client, object, status_on).await?;
+        self.consistency.note::<K>(&object.meta().key(), revision);
         Ok(())
     }
 

@@ -56,19 +56,21 @@ pub async fn put_status_through<K: Resource>(
     Ok(revision(&answer))
 }
 
-/// As [`put_status`], and on a conflict once more on top of what the server has now.
-pub async fn put_status_with_retry<K: Resource>(
+/// As [`put_status`], and on a conflict once more on top of what the server has now. `status_on` says what to write on top
+/// of an object: what is not known better stays as the object has it.
+pub async fn put_status_with_retry<K: Resource, S: Serialize>(
     client: &Client,
-    meta: &Meta,
-    status: &impl Serialize,
+    object: &K,
+    status_on: impl Fn(&K) -> S,
 ) -> Result<u64, Error> {
-    match put_status::<K>(client, meta, status).await {
+    let meta = object.meta();
+    match put_status::<K>(client, meta, &status_on(object)).await {
         Err(error) if error.is_conflict() => {
             let fresh: K = client.get_as(&meta.namespace, &meta.name).await?;
             if fresh.meta().uid != meta.uid {
                 return Err(error);
             }
-            put_status::<K>(client, fresh.meta(), status).await
+            put_status::<K>(client, fresh.meta(), &status_on(&fresh)).await
         }
         other => other,
     }

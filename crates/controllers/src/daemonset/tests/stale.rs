@@ -99,6 +99,25 @@ async fn a_generation_is_not_observed_while_pods_are_awaited() {
     assert_eq!(observed().await, 1);
 }
 
+/// The write on top of what the server has, after a conflict with the own one before that the cache does not show yet.
+#[tokio::test(start_paused = true)]
+async fn a_generation_that_was_observed_stays_so() {
+    let gate = Gate::StaleControllerConsistencyDaemonSet;
+    let lagging = lagging(Gates::default().with(gate, false)).await;
+    lagging.reconcile("web").await.unwrap();
+    let observed = json!({"status": {"observedGeneration": 1, "currentNumberScheduled": 0,
+        "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}});
+    let world = &lagging.world;
+    world
+        .patch_subresource(&DaemonSet::TYPE, "web", Some("status"), observed)
+        .await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    lagging.reconcile("web").await.unwrap();
+    let set = world.get(&DaemonSet::TYPE, "web").await.unwrap();
+    assert_eq!(set["status"]["observedGeneration"], 1, "{set}");
+    assert_eq!(set["status"]["desiredNumberScheduled"], 1, "{set}");
+}
+
 // Upstream: TestExpectationsOnRecreate.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_expected_of_a_set_that_was_made_anew() {
