@@ -1,18 +1,17 @@
 //! Certificate signing requests: who may approve them, why they were not approved or signed, and when they are deleted.
 
+mod approvers;
+mod cleaning;
+
 use api::Time;
 use api::decision::{Line, reasons};
 use serde_json::Value;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Source};
 use crate::help::Help;
 use crate::json::{condition, list, text, time};
 use crate::time::relative;
 use crate::{Draft, Obstacle, State};
-
-/// How long requests stay, in seconds: those that were dealt with, and those that wait to be.
-const DECIDED: i64 = 60 * 60;
-const WAITING: i64 = 24 * 60 * 60;
 
 /// The signers of Kubernetes itself.
 const SIGNERS: [&str; 4] = [
@@ -22,8 +21,13 @@ const SIGNERS: [&str; 4] = [
     "kubernetes.io/legacy-unknown",
 ];
 
-/// The controller that signs for them.
+/// The controller that signs for them, and the one that approves what kubelets ask for.
 const SIGNING: &str = "certificatesigningrequest-signing-controller";
+const APPROVING: &str = "certificatesigningrequest-approving-controller";
+const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+
+/// Controllers take less than a second, in seconds: one that has said nothing for longer does not run.
+const ANSWER_MAX: i64 = 10;
 
 /// More subjects than this need not be named.
 const SUBJECTS_MAX: usize = 5;
@@ -40,28 +44,41 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         usages.join(", ")
     ));
     draft.sees(format!("asked by {}", text(request, "/spec/username")));
-    if let Some((at, why)) = deleted_at(request) {
+    if let Some((at, why)) = cleaning::deleted_at(request) {
         let when = relative(at, facts.now);
         draft.sees(format!(
             "is deleted at {at} ({when}) or within an hour after: {why}"
         ));
     }
     let is_issued = !text(request, "/status/certificate").is_empty();
+    let is_approved = condition(request, "Approved").is_some();
     if let Some(denied) = condition(request, "Denied") {
         draft.in_the_way(obstacle(facts, denied));
         draft.offer(another());
-        draft.conclude(State::Stuck, format!("was denied: {}", reason(denied)));
-    } else if is_issued {
+        draft.conclude(State::Stuck, with_reason("was denied", &reason(denied)));
+    } else if is_issued && is_approved {
         draft.conclude(State::Settled, "is approved, and the certificate is issued");
     } else if let Some(failed) = condition(request, "Failed") {
         draft.in_the_way(obstacle(facts, failed));
-        let why = text(failed, "/message");
+        let why = match text(failed, "/message") {
+            "" => text(failed, "/reason"),
+            message => message,
+        };
         draft.offer(another());
-        draft.conclude(State::Stuck, format!("was refused by its signer: {why}"));
-    } else if condition(request, "Approved").is_some() {
-        unsigned(facts, signer, draft);
+        draft.conclude(State::Stuck, with_reason("was refused by its signer", why));
+    } else if let Some(approved) = condition(request, "Approved") {
+        unsigned(facts, signer, approved, draft);
     } else {
         pending(facts, signer, draft);
+        draft.conclude(
+            State::Stuck,
+            match is_issued {
+                true => {
+                    "has a certificate that somebody put into its status, and was never approved"
+                }
+                false => "waits for somebody to approve it",
+            },
+        );
     }
 }
 
@@ -70,7 +87,7 @@ fn another() -> Option<Help> {
     crate::help::hint("create another request: what was decided about this one stays".to_owned())
 }
 
-fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
+fn unsigned(facts: &Facts, signer: &str, approved: &Value, draft: &mut Draft<'_>) {
     let (why, verdict) = if !SIGNERS.contains(&signer) {
         let why = format!("signer {signer} is none of Kubernetes' own; somebody else has to sign");
         let verdict = format!("is approved, and nobody has signed it for {signer}");
@@ -84,6 +101,14 @@ fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
             why.clone(),
             format!("is approved, and cannot be signed: {why}"),
         )
+    } else if is_ignored(facts, SIGNING, time(approved, "/lastUpdateTime")) {
+        draft.offer(crate::help::hint(format!(
+            "run {SIGNING}: keep it in --controllers, and give it a CA by --cluster-signing-cert-file and --cluster-signing-key-file"
+        )));
+        (
+            format!("{SIGNING} has decided nothing about it"),
+            "is approved, and no controller that signs runs here".to_owned(),
+        )
     } else {
         return draft.conclude(State::Progressing, "is approved, and waits to be signed");
     };
@@ -95,6 +120,14 @@ fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         passing: false,
     });
     draft.conclude(State::Stuck, verdict);
+}
+
+/// Has a controller that says something about each request said nothing about this one, though it had the time?
+fn is_ignored(facts: &Facts, controller: &str, since: Option<Time>) -> bool {
+    let had_time = since.is_none_or(|since| facts.now.unix() - since.unix() > ANSWER_MAX);
+    let decided = facts.decisions_about(&facts.object);
+    let is_silent = decided.iter().all(|one| one.controller != controller);
+    matches!(facts.source, Source::Manager(_)) && had_time && is_silent
 }
 
 /// What the signing controller said last, if that is why it cannot sign.
@@ -116,7 +149,13 @@ fn unsignable(facts: &Facts) -> Option<Line> {
 
 fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
     let name = text(&facts.object, "/metadata/name");
-    let approvers = approvers(facts, signer);
+    let created = time(&facts.object, "/metadata/creationTimestamp");
+    if signer == KUBELET_CLIENT && is_ignored(facts, APPROVING, created) {
+        draft.sees(format!(
+            "no controller that approves what kubelets ask for runs here: {APPROVING} has decided nothing about it"
+        ));
+    }
+    let approvers = approvers::of(facts, signer, name);
     draft.sees(match approvers.as_slice() {
         [] if facts.unread.contains("ClusterRole")
             || facts.unread.contains("ClusterRoleBinding") =>
@@ -139,74 +178,13 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         command: format!("kubectl certificate approve {name}"),
         why: "if the request is what it should be; deny refuses it".to_owned(),
     }));
-    draft.conclude(State::Stuck, "waits for somebody to approve it");
-}
-
-/// Users, groups and service accounts that a cluster role lets approve for this signer.
-fn approvers(facts: &Facts, signer: &str) -> Vec<String> {
-    let domain = signer.split('/').next().unwrap_or_default();
-    let all_of_domain = format!("{domain}/*");
-    let allows = |rule: &Value| {
-        let has = |field: &str, wanted: &str| {
-            let mut held = list(rule, field).iter().filter_map(Value::as_str);
-            held.any(|held| held == wanted || held == "*")
-        };
-        let mut names = list(rule, "/resourceNames")
-            .iter()
-            .filter_map(Value::as_str);
-        let is_named = list(rule, "/resourceNames").is_empty()
-            || names.any(|name| name == signer || name == all_of_domain);
-        has("/verbs", "approve")
-            && has("/apiGroups", "certificates.k8s.io")
-            && has("/resources", "signers")
-            && is_named
-    };
-    let roles = facts.of_kind("ClusterRole");
-    let roles = roles.filter(|role| list(role, "/rules").iter().any(allows));
-    let roles: Vec<&str> = roles.map(|role| text(role, "/metadata/name")).collect();
-    let bindings = facts.of_kind("ClusterRoleBinding");
-    let bindings = bindings.filter(|binding| roles.contains(&text(binding, "/roleRef/name")));
-    let mut subjects: Vec<String> = bindings
-        .flat_map(|binding| list(binding, "/subjects"))
-        .map(subject)
-        .filter(|subject| subject != "group system:masters")
-        .collect();
-    subjects.sort();
-    subjects.dedup();
-    subjects
-}
-
-fn subject(subject: &Value) -> String {
-    let (kind, name) = (text(subject, "/kind"), text(subject, "/name"));
-    match kind {
-        "ServiceAccount" => format!("service account {}/{name}", text(subject, "/namespace")),
-        kind => format!("{} {name}", kind.to_lowercase()),
-    }
-}
-
-/// When the cleaner finds it old, and why.
-fn deleted_at(request: &Value) -> Option<(Time, &'static str)> {
-    let after = |since: Option<Time>, age: i64| since.map(|at| Time::from_unix(at.unix() + age));
-    let of = |type_: &str| condition(request, type_).map(|held| time(held, "/lastUpdateTime"));
-    let is_issued = !text(request, "/status/certificate").is_empty();
-    let (at, why) = match (of("Denied"), of("Failed"), of("Approved")) {
-        (Some(since), _, _) => (after(since, DECIDED), "it was denied"),
-        (_, Some(since), _) => (after(since, DECIDED), "it has failed"),
-        (_, _, Some(since)) if is_issued => (after(since, DECIDED), "it was issued"),
-        (_, _, Some(since)) => (after(since, WAITING), "it is approved and not signed"),
-        _ => {
-            let since = time(request, "/metadata/creationTimestamp");
-            (after(since, WAITING), "nobody has decided about it")
-        }
-    };
-    at.map(|at| (at, why))
 }
 
 fn obstacle(facts: &Facts, condition: &Value) -> Obstacle {
     Obstacle {
         object: facts.name_of(&facts.object),
         more: 0,
-        why: format!("{}: {}", text(condition, "/type"), reason(condition)),
+        why: with_reason(text(condition, "/type"), &reason(condition)),
         since: time(condition, "/lastUpdateTime"),
         passing: false,
     }
@@ -215,6 +193,15 @@ fn obstacle(facts: &Facts, condition: &Value) -> Obstacle {
 fn reason(condition: &Value) -> String {
     match (text(condition, "/reason"), text(condition, "/message")) {
         (reason, "") => reason.to_owned(),
+        ("", message) => message.to_owned(),
         (reason, message) => format!("{message} ({reason})"),
+    }
+}
+
+/// What happened, and why if that is known.
+fn with_reason(what: &str, why: &str) -> String {
+    match why {
+        "" => format!("{what}, without a reason"),
+        why => format!("{what}: {why}"),
     }
 }

@@ -40,7 +40,7 @@ mod time;
 mod words;
 
 use api::Time;
-use api::decision::{Class, Decision, Line};
+use api::decision::{Class, Decision, Line, reasons};
 use serde::Serialize;
 
 pub use disruption::{Budget, allows_no_disruption, budgets_to_count};
@@ -258,6 +258,8 @@ impl<'a> Draft<'a> {
                     .filter(|_| last)
                     .map(str::to_owned),
             }),
+            // The cleaner decides once an hour, and the object has changed since: when it is due is read from that.
+            Class::Waits if line.reason == reasons::CLEANED_UP => {}
             Class::Waits if last => self.explanation.waits.push(text),
             // Two controllers may see the same.
             Class::States if last && own && !self.explanation.sees.contains(&text) => {

@@ -9,6 +9,7 @@ pub const AWAITS_SUPERSEDED: &str = "AwaitsSuperseded";
 pub const BEING_DELETED: &str = "BeingDeleted";
 pub const CANNOT_SIGN: &str = "CannotSign";
 pub const CLAIM_REFUSED: &str = "ClaimRefused";
+pub const CLEANED_UP: &str = "CleanedUp";
 pub const CREATES: &str = "Creates";
 pub const ENDS: &str = "Ends";
 pub const EVICTED: &str = "Evicted";

@@ -5,6 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
 use x509_parser::x509::X509Name;
 use yasna::DERWriterSeq;
 use yasna::models::ObjectIdentifier;
@@ -33,6 +34,9 @@ pub enum MalformedRequest {
     #[error("unable to verify certificate request signature: {0}")]
     Signature(String),
 }
+
+/// The smallest RSA key that ring verifies requests with.
+const LEAST_RSA_BITS: usize = 2048;
 
 /// The parts of a distinguished name that upstream keeps. Others are dropped from certificates, as upstream drops them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,8 +115,19 @@ impl Request {
 
     /// Whoever sent it has the private key.
     pub fn verify_signature(&self) -> Result<(), MalformedRequest> {
-        let verified = read(&self.der)?.verify_signature();
-        verified.map_err(|error| MalformedRequest::Signature(error.to_string()))
+        let parsed = read(&self.der)?;
+        let verified = parsed.verify_signature();
+        verified.map_err(|error| {
+            let key = parsed.certification_request_info.subject_pki.parsed();
+            let problem = match key {
+                Ok(PublicKey::RSA(key)) if key.key_size() < LEAST_RSA_BITS => format!(
+                    "the key is RSA of {} bits, and signatures are verified from {LEAST_RSA_BITS} bits on",
+                    key.key_size()
+                ),
+                _ => error.to_string(),
+            };
+            MalformedRequest::Signature(problem)
+        })
     }
 }
 
@@ -295,6 +310,16 @@ mod tests {
         let request = Request::from_der(der).unwrap();
         assert_eq!(request.subject.common_name, "system:node:b");
         assert!(request.verify_signature().is_err());
+    }
+
+    /// By OpenSSL: `openssl req -new -newkey rsa:1024 -subj /CN=a`.
+    const RSA_1024: &str = "MIIBSzCBtQIBADAMMQowCAYDVQQDDAFhMIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCwlh72zSo3f4lAsdBswR4vu9uveo4pNtew2MPEAfPaYmjWe7qu/gp2eNg5W+JwddLOjkj+rNmdCj0Yv21mnwAZ6FioDq+zVkwrRd/INmt6Y899HuWHhW10GBqXHT4qptKgbMVwLWTc7WSLTqu/2GoWTVRbhvuoTUfYYhPyfX9XfQIDAQABoAAwDQYJKoZIhvcNAQELBQADgYEANdceJYcHJYiS3HqGtzhYVG0OA5Dl0BtDtHDwrs0EPf+h895bnp8+lzysbHk73XoWifH+dx2eJU1K7JmsBH3jwy+vhK0hqElfmGYivhqcFmRIda43uRHKNbwKhhl44cQ9epzxmBiXjZb38AuQhbtmHIQi0fp2tVmnwxuP8+VD09I=";
+
+    #[test]
+    fn a_key_that_is_too_small_to_verify_with_is_said_to_be() {
+        let request = Request::from_der(BASE64_STANDARD.decode(RSA_1024).unwrap()).unwrap();
+        let said = request.verify_signature().unwrap_err().to_string();
+        assert!(said.contains("RSA of 1024 bits"), "{said}");
     }
 
     #[test]

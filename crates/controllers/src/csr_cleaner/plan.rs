@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::decision::Line;
+use api::decision::{Line, reasons};
 use api::kinds::{
     CERTIFICATE_APPROVED, CERTIFICATE_DENIED, CERTIFICATE_FAILED, CertificateSigningRequest,
 };
@@ -108,7 +108,7 @@ impl From<&Deadline> for Line {
             Reason::Expired => "its certificate ends",
             Reason::Unissued => "it was approved and is not signed",
         };
-        Line::waits("CleanedUp", "is due to be deleted")
+        Line::waits(reasons::CLEANED_UP, "is due to be deleted")
             .because(why)
             .until(deadline.at)
     }

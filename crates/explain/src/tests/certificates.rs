@@ -1,6 +1,12 @@
 //! Why a certificate signing request has no certificate.
 
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
 use super::{check, check_verdict, facts};
+use crate::facts::Source;
 use expect_test::{Expect, expect};
 
 fn check_request(signer: &str, status: &str, expected: Expect) {
@@ -26,8 +32,43 @@ fn requests_in_one_sentence() {
     );
     check_request(
         client,
-        "{conditions: [{type: Approved}]}",
+        "{conditions: [{type: Approved, lastUpdateTime: '2026-01-01T11:59:58Z'}]}",
         expect!["is approved, and waits to be signed"],
+    );
+    check_request(
+        client,
+        "{conditions: [{type: Approved, lastUpdateTime: '2026-01-01T11:50:00Z'}]}",
+        expect![[r#"
+            is approved, and no controller that signs runs here
+        "#]],
+    );
+    check_request(
+        client,
+        "{certificate: YQ==}",
+        expect![[r#"
+        has a certificate that somebody put into its status, and was never approved
+        kubectl certificate approve jane"#]],
+    );
+    check_request(
+        client,
+        "{conditions: [{type: Denied}]}",
+        expect![[r#"
+        was denied, without a reason
+    "#]],
+    );
+    check_request(
+        client,
+        "{conditions: [{type: Approved}, {type: Failed}]}",
+        expect![[r#"
+            was refused by its signer, without a reason
+        "#]],
+    );
+    check_request(
+        client,
+        "{conditions: [{type: Approved}, {type: Failed, reason: Policy}]}",
+        expect![[r#"
+            was refused by its signer: Policy
+        "#]],
     );
     check_request(
         client,
@@ -105,6 +146,21 @@ fn what_cannot_be_signed_says_why_and_what_helps() {
 }
 
 #[test]
+fn where_nobody_signs_it_says_what_runs_that_controller() {
+    let yaml = "
+kind: CertificateSigningRequest
+metadata: {name: jane, creationTimestamp: '2026-01-01T11:00:00Z'}
+spec: {signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], username: admin}
+status: {conditions: [{type: Approved, lastUpdateTime: '2026-01-01T11:50:00Z'}]}";
+    let told = crate::explain(&facts(yaml));
+    assert!(told.help.unwrap().why.contains("--controllers"));
+    let mut unknown = facts(yaml);
+    unknown.source = Source::Objects("nobody answers".to_owned());
+    let told = crate::explain(&unknown);
+    assert_eq!(told.verdict, "is approved, and waits to be signed");
+}
+
+#[test]
 fn who_may_approve_and_when_it_is_deleted() {
     check(
         "
@@ -115,12 +171,8 @@ spec: {signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], u
 kind: ClusterRole
 metadata: {name: approver}
 rules:
+- {verbs: [update], apiGroups: [certificates.k8s.io], resources: [certificatesigningrequests/approval]}
 - {verbs: [approve], apiGroups: [certificates.k8s.io], resources: [signers], resourceNames: [kubernetes.io/*]}
----
-kind: ClusterRole
-metadata: {name: other}
-rules:
-- {verbs: [approve], apiGroups: [certificates.k8s.io], resources: [signers], resourceNames: [example.com/x]}
 ---
 kind: ClusterRoleBinding
 metadata: {name: approvers}
@@ -128,12 +180,6 @@ roleRef: {name: approver}
 subjects:
 - {kind: Group, name: security}
 - {kind: ServiceAccount, namespace: ops, name: bot}
----
-kind: ClusterRoleBinding
-metadata: {name: others}
-roleRef: {name: other}
-subjects:
-- {kind: User, name: mallory}
 ---
 controller: certificatesigningrequest-signing-controller
 object: {group: certificates.k8s.io, kind: CertificateSigningRequest, name: jane, uid: u}
@@ -156,4 +202,197 @@ lines: [{class: waits, reason: Pending, what: waits to be approved, why: nothing
             Source: the controllers themselves, at https://here.
         "#]],
     );
+}
+
+/// The people who may approve the request `jane`, with these rules for the roles of two bindings.
+fn check_approvers(one: &str, of_one: &str, two: &str, of_two: &str, expected: Expect) {
+    let signers = |names: &str| {
+        format!(
+            "{{verbs: [approve], apiGroups: [certificates.k8s.io], resources: [signers], resourceNames: [{names}]}}"
+        )
+    };
+    let approval = |names: &str| {
+        format!(
+            "{{verbs: [update], apiGroups: ['*'], resources: [certificatesigningrequests/approval], resourceNames: [{names}]}}"
+        )
+    };
+    let rule = |what: &str| match what.split_once(' ') {
+        Some(("signers", names)) => signers(names),
+        Some((_, names)) => approval(names),
+        None => approval(""),
+    };
+    let yaml = format!(
+        "
+kind: CertificateSigningRequest
+metadata: {{name: jane, uid: u, creationTimestamp: '2026-01-01T11:00:00Z'}}
+spec: {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], username: jane}}
+---
+kind: ClusterRole
+metadata: {{name: one}}
+rules: [{}]
+---
+kind: ClusterRole
+metadata: {{name: two}}
+rules: [{}]
+---
+kind: ClusterRoleBinding
+metadata: {{name: one}}
+roleRef: {{name: one}}
+subjects: [{of_one}]
+---
+kind: ClusterRoleBinding
+metadata: {{name: two}}
+roleRef: {{name: two}}
+subjects: [{of_two}]",
+        rule(one),
+        rule(two)
+    );
+    let sees = crate::explain(&facts(&yaml)).sees;
+    let about = sees.iter().find(|line| line.contains("may approve"));
+    expected.assert_eq(about.expect("somebody may"));
+}
+
+#[test]
+fn who_approves_needs_the_approval_and_the_signer() {
+    let client = "signers kubernetes.io/kube-apiserver-client";
+    let (ann, bea) = ("{kind: User, name: ann}", "{kind: User, name: bea}");
+    check_approvers(
+        "approval",
+        ann,
+        client,
+        ann,
+        expect!["members of system:masters may approve it, and user ann"],
+    );
+    check_approvers(
+        "approval",
+        ann,
+        client,
+        bea,
+        expect!["members of system:masters may approve it, and nobody else"],
+    );
+    check_approvers(
+        "approval",
+        ann,
+        "signers kubernetes.io/*",
+        ann,
+        expect!["members of system:masters may approve it, and user ann"],
+    );
+    check_approvers(
+        "approval",
+        ann,
+        "signers example.com/x",
+        ann,
+        expect!["members of system:masters may approve it, and nobody else"],
+    );
+    check_approvers(
+        "approval jane",
+        ann,
+        client,
+        ann,
+        expect!["members of system:masters may approve it, and user ann"],
+    );
+    check_approvers(
+        "approval w2",
+        ann,
+        client,
+        ann,
+        expect!["members of system:masters may approve it, and nobody else"],
+    );
+    let all = "{kind: Group, name: 'system:authenticated'}";
+    check_approvers(
+        "approval",
+        ann,
+        client,
+        all,
+        expect!["members of system:masters may approve it, and user ann"],
+    );
+    let bot = "{kind: ServiceAccount, namespace: ops, name: bot}";
+    let of_ops = "{kind: Group, name: 'system:serviceaccounts:ops'}";
+    check_approvers(
+        "approval",
+        of_ops,
+        client,
+        bot,
+        expect!["members of system:masters may approve it, and service account ops/bot"],
+    );
+}
+
+/// A certificate that ends at 2026-01-01T11:20:00Z, as requests hold it.
+fn short_lived() -> String {
+    let mut params = rcgen::CertificateParams::default();
+    params.not_after = rcgen::date_time_ymd(2026, 1, 1) + Duration::from_secs(680 * 60);
+    let signed = params.self_signed(&rcgen::KeyPair::generate().unwrap());
+    BASE64_STANDARD.encode(signed.unwrap().pem())
+}
+
+fn check_deletion(status: &str, expected: Expect) {
+    let yaml = format!(
+        "
+kind: CertificateSigningRequest
+metadata: {{name: jane, uid: u, creationTimestamp: '2026-01-01T11:00:00Z'}}
+spec: {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], username: jane}}
+status: {status}
+---
+controller: certificatesigningrequest-cleaner-controller
+object: {{group: certificates.k8s.io, kind: CertificateSigningRequest, name: jane, uid: u}}
+lines: [{{class: waits, reason: CleanedUp, what: is due to be deleted, why: it was approved and is not signed, until: '2026-01-02T11:00:00Z'}}]"
+    );
+    let told = crate::explain(&facts(&yaml));
+    let about = told.sees.iter().filter(|line| line.contains("is deleted"));
+    let about: Vec<&str> = about.chain(&told.waits).map(String::as_str).collect();
+    expected.assert_eq(&about.join("\n"));
+}
+
+#[test]
+fn when_it_is_deleted_is_read_from_the_request_and_not_from_an_old_decision() {
+    let approved = "conditions: [{type: Approved, lastUpdateTime: '2026-01-01T11:10:00Z'}]";
+    check_deletion(
+        &format!("{{{approved}}}"),
+        expect![
+            "is deleted at 2026-01-02T11:10:00Z (in 23h) or within an hour after: it is approved and not signed"
+        ],
+    );
+    check_deletion(
+        &format!("{{{approved}, certificate: YQ==}}"),
+        expect![
+            "is deleted at 2026-01-01T12:10:00Z (in 10m) or within an hour after: it was issued"
+        ],
+    );
+    check_deletion(
+        &format!("{{{approved}, certificate: {}}}", short_lived()),
+        expect![
+            "is deleted at 2026-01-01T11:20:00Z (40m ago) or within an hour after: its certificate ends then"
+        ],
+    );
+    check_deletion(
+        "{certificate: YQ==}",
+        expect![
+            "is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: nobody has decided about it"
+        ],
+    );
+    check_deletion("{conditions: [{type: Other}]}", expect![""]);
+}
+
+#[test]
+fn a_kubelets_request_says_that_nobody_approves_where_that_controller_is_off() {
+    let sees = |rest: &str| {
+        let yaml = format!(
+            "
+kind: CertificateSigningRequest
+metadata: {{name: csr-1, uid: u, creationTimestamp: '2026-01-01T11:00:00Z'}}
+spec: {{signerName: kubernetes.io/kube-apiserver-client-kubelet, usages: [client auth], username: 'system:node:a'}}
+{rest}"
+        );
+        let told = crate::explain(&facts(&yaml));
+        told.sees
+            .iter()
+            .any(|line| line.contains("no controller that approves"))
+    };
+    assert!(sees(""));
+    assert!(!sees(
+        "---
+controller: certificatesigningrequest-approving-controller
+object: {group: certificates.k8s.io, kind: CertificateSigningRequest, name: csr-1, uid: u}
+lines: [{class: waits, reason: NotPermitted, what: waits for a person to approve it, why: no review allows it}]"
+    ));
 }
