@@ -1,11 +1,12 @@
-//! A kubelet's certificates: the first one by the token, each next one by the one before it, and one to serve with.
+//! A kubelet's certificates: the first one by the token, each next one by the one before it (or by the token again, once
+//! that has ended), and one to serve with.
 //! Mirrors `client-go/util/certificate` and `pkg/kubelet/certificate`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Clock, MicroTime, Rng, Time};
-use client::Client;
+use client::{BoxError, Client};
 use runtime::{Stop, spawn};
 use tracing::warn;
 use x509_parser::pem::parse_x509_pem;
@@ -38,24 +39,7 @@ pub(crate) struct Kubelet {
 /// Returns when the first certificate is in use, and sees to the others from then on.
 pub(crate) async fn keep(kubelet: Kubelet) {
     let kubelet = Arc::new(kubelet);
-    let token = Credentials::Token(kubelet.bootstrap.token.clone());
-    let validity = loop {
-        let by_token = match (kubelet.bootstrap.connect)(&token) {
-            Ok(transport) => Client::new(transport).with_user_agent("kubelet/v1.36.3"),
-            Err(error) => {
-                kubelet.complain("cannot connect by the bootstrap token", &*error);
-                tokio::time::sleep(LONGEST_RETRY).await;
-                continue;
-            }
-        };
-        let issued = kubelet
-            .until_issued(&by_token, Purpose::Client, WAIT_FOR_FIRST)
-            .await;
-        match kubelet.take_up(issued) {
-            Some(validity) => break validity,
-            None => tokio::time::sleep(LONGEST_RETRY).await,
-        }
-    };
+    let validity = kubelet.obtain_client(None).await;
     let (rotating, serving) = (kubelet.clone(), kubelet.clone());
     let stop = kubelet.stop.clone();
     spawn(async move {
@@ -73,17 +57,35 @@ impl Kubelet {
     async fn rotate(&self, mut validity: Validity) {
         loop {
             self.sleep_until(validity.rotation(self.rng.unit())).await;
-            let Some(client) = self.clients.of(&self.node.name) else {
-                return;
-            };
-            let issued = self
-                .until_issued(&client, Purpose::Client, WAIT_FOR_NEXT)
-                .await;
+            validity = self.obtain_client(Some(validity)).await;
+        }
+    }
+
+    /// Asks until a client certificate is in use: by the one that is in use, as long as that is good, else by the token.
+    async fn obtain_client(&self, held: Option<Validity>) -> Validity {
+        let patience = match held {
+            None => WAIT_FOR_FIRST,
+            Some(_) => WAIT_FOR_NEXT,
+        };
+        let by = || {
+            let is_good = held.is_some_and(|held| self.clock.now() < held.until);
+            let own = self.clients.of(&self.node.name).filter(|_| is_good);
+            own.map_or_else(|| self.by_token(), Ok)
+        };
+        loop {
+            let issued = self.until_issued(by, Purpose::Client, patience).await;
             match self.take_up(issued) {
-                Some(renewed) => validity = renewed,
+                Some(validity) => return validity,
                 None => tokio::time::sleep(LONGEST_RETRY).await,
             }
         }
+    }
+
+    /// UPSTREAM: a kubelet whose certificate has ended exits, and bootstraps again when it is started.
+    fn by_token(&self) -> Result<Client, BoxError> {
+        let token = Credentials::Token(self.bootstrap.token.clone());
+        let transport = (self.bootstrap.connect)(&token)?;
+        Ok(Client::new(transport).with_user_agent("kubelet/v1.36.3"))
     }
 
     /// Nothing is served by a simulated kubelet: it has the certificate as a real one would, and renews it.
@@ -92,9 +94,8 @@ impl Kubelet {
             let Some(client) = self.clients.of(&self.node.name) else {
                 return;
             };
-            let issued = self
-                .until_issued(&client, Purpose::Serving, WAIT_FOR_NEXT)
-                .await;
+            let by = || Ok(client.clone());
+            let issued = self.until_issued(by, Purpose::Serving, WAIT_FOR_NEXT).await;
             match Validity::of(&issued.certificate) {
                 Some(validity) => {
                     tracing::info!(node = %self.node.name, "has a certificate to serve with");
@@ -126,11 +127,24 @@ impl Kubelet {
         }
     }
 
-    /// Asks until there is a certificate.
-    async fn until_issued(&self, client: &Client, purpose: Purpose, patience: Duration) -> Issued {
+    /// Asks until there is a certificate, each time by the client that is right then.
+    async fn until_issued(
+        &self,
+        by: impl Fn() -> Result<Client, BoxError>,
+        purpose: Purpose,
+        patience: Duration,
+    ) -> Issued {
         let mut wait = FIRST_RETRY;
         loop {
-            let asked = tokio::time::timeout(patience, obtain(client, &self.node, purpose));
+            let client = match by() {
+                Ok(client) => client,
+                Err(error) => {
+                    self.complain("cannot connect by the bootstrap token", &*error);
+                    tokio::time::sleep(LONGEST_RETRY).await;
+                    continue;
+                }
+            };
+            let asked = tokio::time::timeout(patience, obtain(&client, &self.node, purpose));
             tokio::pin!(asked);
             let answered = tokio::select! {
                 biased;

@@ -189,6 +189,37 @@ async fn certificates_are_renewed_before_they_end_and_the_next_one_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_whose_certificate_has_ended_bootstraps_again_by_its_token() {
+    let (world, log) = bootstrapping().await;
+    let signer = "kube-apiserver-client-kubelet";
+    sign(&world, &requests(&world, signer).await[0], 1).await;
+    pass(&world, 23 * 3600).await;
+    let asks_by = || written_by(&log, "POST /apis/certificates.k8s.io/");
+    log.lock().clear();
+    pass(&world, 20 * 60).await;
+    assert!(!asks_by().contains(&"token".to_owned()), "it is still good");
+    // A request is waited for a quarter of an hour.
+    pass(&world, 3600).await;
+    assert!(asks_by().contains(&"token".to_owned()), "{:?}", asks_by());
+    let made = |request: &&Value| {
+        request["metadata"]["creationTimestamp"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let all = requests(&world, signer).await;
+    sign(&world, all.iter().max_by_key(made).unwrap(), 30).await;
+    pass(&world, 20).await;
+    log.lock().clear();
+    pass(&world, 60).await;
+    let leases = written_by(&log, "PATCH /apis/coordination.k8s.io/");
+    assert!(
+        !leases.is_empty() && leases.iter().all(|by| by == "certificate 2"),
+        "{leases:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_certificate_to_serve_with_waits_for_a_person_and_has_the_nodes_addresses() {
     let (world, log) = bootstrapping().await;
     sign(
