@@ -51,9 +51,9 @@ pub struct Subject {
 /// All are under 2.5.4, which is these two bytes.
 const ATTRIBUTES: [u8; 2] = [0x55, 0x04];
 
-/// Country, organization, organizational unit, locality, province, street and postal code, in the order in which
-/// upstream writes them.
-const REPEATED: [u8; 7] = [6, ORGANIZATION, 11, 7, 8, 9, 17];
+/// Country, province, locality, street, postal code, organization and organizational unit, in the order in which upstream
+/// (Go 1.26) writes them, whatever the request's order is.
+const REPEATED: [u8; 7] = [6, 8, 7, 9, 17, ORGANIZATION, 11];
 const ORGANIZATION: u8 = 10;
 const COMMON_NAME: u8 = 3;
 const SERIAL_NUMBER: u8 = 5;
@@ -264,7 +264,8 @@ mod tests {
             common_name: text("jane@example.com"),
             ..Subject::default()
         };
-        subject.repeated[1] = vec![text("ops"), text("dev")];
+        let at = REPEATED.iter().position(|kind| *kind == ORGANIZATION);
+        subject.repeated[at.unwrap()] = vec![text("ops"), text("dev")];
         let der = subject.to_der();
         let (_, name) = X509Name::from_der(&der).unwrap();
         assert_eq!(name.to_string(), "O=dev + O=ops, CN=jane@example.com");
@@ -314,6 +315,21 @@ mod tests {
 
     /// By OpenSSL: `openssl req -new -newkey rsa:1024 -subj /CN=a`.
     const RSA_1024: &str = "MIIBSzCBtQIBADAMMQowCAYDVQQDDAFhMIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQCwlh72zSo3f4lAsdBswR4vu9uveo4pNtew2MPEAfPaYmjWe7qu/gp2eNg5W+JwddLOjkj+rNmdCj0Yv21mnwAZ6FioDq+zVkwrRd/INmt6Y899HuWHhW10GBqXHT4qptKgbMVwLWTc7WSLTqu/2GoWTVRbhvuoTUfYYhPyfX9XfQIDAQABoAAwDQYJKoZIhvcNAQELBQADgYEANdceJYcHJYiS3HqGtzhYVG0OA5Dl0BtDtHDwrs0EPf+h895bnp8+lzysbHk73XoWifH+dx2eJU1K7JmsBH3jwy+vhK0hqElfmGYivhqcFmRIda43uRHKNbwKhhl44cQ9epzxmBiXjZb38AuQhbtmHIQi0fp2tVmnwxuP8+VD09I=";
+
+    /// By OpenSSL, for a subject with everything that a name may have in this order:
+    /// `/C=DE/ST=By/L=M/O=a/O=b/OU=x/OU=y/street=s/postalCode=1/serialNumber=77/CN=many`.
+    const MANY: &str = "MIIBRzCB7QIBADCBijELMAkGA1UEBhMCREUxCzAJBgNVBAgMAkJ5MQowCAYDVQQHDAFNMQowCAYDVQQKDAFhMQowCAYDVQQKDAFiMQowCAYDVQQLDAF4MQowCAYDVQQLDAF5MQowCAYDVQQJDAFzMQowCAYDVQQRDAExMQswCQYDVQQFEwI3NzENMAsGA1UEAwwEbWFueTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABP0xhSn0cFidc7aQSF8Ze47tDhGGzSD/0c90BX9qy8+E2y1da4UfNsoQDVFn44i6CB3TqDqCGCpZrz0B/3QfMXSgADAKBggqhkjOPQQDAgNJADBGAiEA/mtWWBjSYN7PicO0AUlQT9/Cu/jVGh7vyuCuZPMA0ywCIQCzc7QRhoT3PJsaTiPbnNsvG4aZaZrifhDczLvavsKjrA==";
+
+    #[test]
+    fn parts_of_a_name_are_written_in_upstreams_order() {
+        let request = Request::from_der(BASE64_STANDARD.decode(MANY).unwrap()).unwrap();
+        let der = request.subject.to_der();
+        let (_, name) = X509Name::from_der(&der).unwrap();
+        assert_eq!(
+            name.to_string(),
+            "C=DE, ST=By, L=M, streetAddress=s, postalCode=1, O=a + O=b, OU=x + OU=y, CN=many, serialNumber=77"
+        );
+    }
 
     #[test]
     fn a_key_that_is_too_small_to_verify_with_is_said_to_be() {
