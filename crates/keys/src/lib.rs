@@ -1,8 +1,9 @@
-//! Keys that sign and verify: service account tokens and certificates. RSA, or ECDSA on P-256 or P-384.
+//! Keys that sign and verify: service account tokens and certificates. RSA, or ECDSA on P-256 or P-384. And texts in PEM.
 //!
 //! With ring, which is there for TLS, and not by a JWT library: docs/adr/0013-tokens.md says why.
 
 pub mod jws;
+pub mod pem;
 mod private;
 mod public;
 

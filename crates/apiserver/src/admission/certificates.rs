@@ -14,6 +14,9 @@ use crate::status::{Cause, Status};
 /// Certificates for clients of the API server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
+/// What stands in the first line of a request in PEM.
+const REQUEST: &str = "CERTIFICATE REQUEST";
+
 /// The server says who asks; what the client claims is dropped.
 pub(super) fn record_user(context: &Context<'_>, request: &mut Value) {
     let user = context.user;
@@ -201,9 +204,10 @@ pub(super) fn common_name(encoded: &str) -> Option<String> {
 fn with_subject<T>(encoded: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Option<T> {
     use x509_parser::prelude::FromDer as _;
     let pem = STANDARD.decode(encoded).ok()?;
-    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
+    let pem = String::from_utf8_lossy(&pem);
+    let blocks = keys::pem::blocks(&pem);
+    let block = blocks.first().filter(|block| block.label == REQUEST)?;
     let (_, request) =
-        x509_parser::certification_request::X509CertificationRequest::from_der(&pem.contents)
-            .ok()?;
+        x509_parser::certification_request::X509CertificationRequest::from_der(&block.der).ok()?;
     Some(read(&request.certification_request_info.subject))
 }

@@ -38,6 +38,22 @@ async fn put(server: &Server, part: &str, request: &Value) -> String {
     message.strip_prefix(start).unwrap().to_owned()
 }
 
+/// Who may ask a signer for which subject is found in any request that can be signed.
+#[tokio::test(start_paused = true)]
+async fn a_request_with_headers_is_taken_for_a_client() {
+    let server = Server::new();
+    let params = CertificateParams::new(["a".to_owned()]).unwrap();
+    let made = params.serialize_request(&KeyPair::generate().unwrap());
+    let pem = made.unwrap().pem().unwrap();
+    let pem = pem.replacen("-----\n", "-----\nFoo: bar\n\n", 1);
+    let request = json!({"metadata": {"name": "r"}, "spec": {
+        "request": STANDARD.encode(pem), "usages": ["client auth"],
+        "signerName": "kubernetes.io/kube-apiserver-client",
+    }});
+    let (code, made) = server.post(REQUESTS, request).await;
+    assert_eq!(code, 201, "{made}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_denial_cannot_be_taken_back() {
     let server = Server::new();

@@ -3,10 +3,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use keys::pem::blocks;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::pem::blocks;
 use super::place::{Errors, Place};
 use crate::fields::{list, text};
 

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use keys::pem::{Block, blocks};
 use ring::signature::{
     RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
     UnparsedPublicKey, VerificationAlgorithm,
@@ -12,7 +13,7 @@ use x509_parser::oid_registry::{OID_PKCS1_SHA256WITHRSA, OID_PKCS1_SHA512WITHRSA
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
 
-use super::pem::{Block, blocks};
+use super::alternative_names;
 
 /// UPSTREAM: the smallest key that Go verifies with.
 const LEAST_RSA_BITS: usize = 1024;
@@ -32,6 +33,7 @@ pub(super) fn verify(encoded: &str) -> Result<(), String> {
     if !rest.is_empty() {
         return Err("asn1: syntax error: trailing data".to_owned());
     }
+    alternative_names::check(&request)?;
     match request.verify_signature() {
         Ok(()) => Ok(()),
         Err(_) if is_signed_with_small_key(&request) => Ok(()),

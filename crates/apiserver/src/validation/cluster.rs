@@ -111,8 +111,7 @@ pub(super) fn certificate_request(errors: &mut Errors, root: &Place<'_>) {
     let spec = root.field("spec");
     let request = spec.field("request");
     if let Err(fault) = certificate_signature::verify(request.text()) {
-        let shown = Value::from(request.text());
-        errors.invalid(&request.showing(&shown), &fault);
+        errors.invalid(&request, &fault);
     }
     let usages = spec.field("usages");
     errors.need(&usages);

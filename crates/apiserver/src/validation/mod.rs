@@ -5,6 +5,7 @@
 //! has the right type. They answer everything that is wrong at once, as upstream does.
 
 pub(crate) mod addresses;
+mod alternative_names;
 mod autoscalers;
 mod batch;
 mod certificate_requests;
@@ -17,7 +18,6 @@ mod groups;
 mod job_status;
 mod metadata;
 mod networking;
-mod pem;
 mod place;
 mod pod;
 mod pod_certificate_requests;

@@ -6,6 +6,7 @@ use api::Time;
 use api::syntax;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use keys::pem::blocks;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use serde_json::Value;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -15,7 +16,6 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use super::cluster::signer_name;
 use super::metadata;
-use super::pem::blocks;
 use super::place::{Errors, Place};
 use crate::fields::{list, text};
 

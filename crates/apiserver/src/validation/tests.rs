@@ -232,6 +232,22 @@ fn a_certificate_request_is_signed_with_the_key_that_it_is_about() {
     assert!(said.ends_with("ECDSA verification failure"), "{said}");
 }
 
+#[test]
+fn a_certificate_request_without_a_text_is_shown_as_it_was_sent() {
+    let said = |request: Value| {
+        let sent = serde_json::json!({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": {"name": "x"},
+            "spec": {"request": request, "signerName": "example.com/s", "usages": ["client auth"]},
+        });
+        let (kind, object) = prepared(&sent);
+        create(&kind, &object, Gates::default())[0].message.clone()
+    };
+    let fault = "PEM block type must be CERTIFICATE REQUEST";
+    assert_eq!(said(Value::Null), format!("Invalid value: null: {fault}"));
+    assert_eq!(said("".into()), format!("Invalid value: \"\": {fault}"));
+}
+
 fn autoscaler(patch: &Value) -> (std::sync::Arc<Kind>, Value) {
     let cpu = serde_json::json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
     let mut spec = serde_json::json!({

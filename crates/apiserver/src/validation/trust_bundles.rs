@@ -1,11 +1,11 @@
 //! ClusterTrustBundles: their names say who vouches for them, and what they hold are certificates of authorities.
 
 use api::syntax;
+use keys::pem::{Block, blocks};
 use serde_json::Value;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::cluster::signer_name;
-use super::pem::{Block, blocks};
 use super::place::{Errors, Place};
 
 /// UPSTREAM: MaxTrustBundleSize.

@@ -64,12 +64,12 @@ impl Request {
         let pem = BASE64_STANDARD
             .decode(encoded)
             .map_err(|_| MalformedRequest::NotPem)?;
-        let (_, block) =
-            x509_parser::pem::parse_x509_pem(&pem).map_err(|_| MalformedRequest::NotPem)?;
-        if block.label != "CERTIFICATE REQUEST" {
-            return Err(MalformedRequest::NotPem);
+        let pem = String::from_utf8_lossy(&pem);
+        let first = keys::pem::blocks(&pem).into_iter().next();
+        match first.filter(|block| block.label == "CERTIFICATE REQUEST") {
+            Some(block) => Request::from_der(block.der),
+            None => Err(MalformedRequest::NotPem),
         }
-        Request::from_der(block.contents)
     }
 
     pub fn from_der(der: Vec<u8>) -> Result<Request, MalformedRequest> {
@@ -293,6 +293,15 @@ mod tests {
         let empty =
             "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
         assert!(refused(empty.as_bytes()).starts_with("malformed certificate request"));
+    }
+
+    #[test]
+    fn headers_of_a_block_are_passed_over() {
+        let pem = made("one", "o", &[]).pem().unwrap();
+        let with_header = pem.replacen("-----\n", "-----\nFoo: bar\n\n", 1);
+        let read = Request::parse(&BASE64_STANDARD.encode(with_header)).unwrap();
+        assert_eq!(read.subject.common_name, "one");
+        read.verify_signature().unwrap();
     }
 
     #[test]

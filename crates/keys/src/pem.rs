@@ -3,15 +3,16 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-pub(super) struct Block<'a> {
-    pub(super) label: &'a str,
-    pub(super) has_headers: bool,
-    pub(super) der: Vec<u8>,
+/// One block: what stands between its markers.
+pub struct Block<'a> {
+    pub label: &'a str,
+    pub has_headers: bool,
+    pub der: Vec<u8>,
 }
 
 /// All blocks of a text in PEM, with what a reader of certificates passes over: types and headers. What stands between
 /// blocks, and what only looks like one, is no block.
-pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
+pub fn blocks(text: &str) -> Vec<Block<'_>> {
     let marked = |line: &'_ str, mark: &str| -> Option<(usize, usize)> {
         let label = line.strip_prefix(mark)?.trim_end().strip_suffix("-----")?;
         Some((mark.len(), mark.len() + label.len()))
