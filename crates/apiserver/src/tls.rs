@@ -146,7 +146,8 @@ impl Judged {
         let certificate = match &by.clients {
             None => Presented::Nothing,
             Some((roots, _)) => match certificate::verify(roots, chain, now) {
-                Ok(()) => identity_of(leaf).map_or(Presented::Invalid, |identity| {
+                // UPSTREAM: a good certificate that names nobody says nothing of its caller, who may be anonymous.
+                Ok(()) => identity_of(leaf).map_or(Presented::Nothing, |identity| {
                     Presented::Identity(Arc::new(identity))
                 }),
                 Err(_) => Presented::Invalid,
@@ -160,9 +161,9 @@ impl Judged {
         Judged {
             by,
             // What is not good now does not become so by asking with each request.
-            until: match is_proxy || certificate.is_identity() {
-                true => ends.unwrap_or(0),
-                false => i64::MAX,
+            until: match certificate {
+                Presented::Invalid if !is_proxy => i64::MAX,
+                _ => ends.unwrap_or(0),
             },
             certificate,
             is_proxy,
@@ -235,4 +236,51 @@ fn identity_of(leaf: &CertificateDer<'_>) -> Option<Identity> {
         vec![format!("X509SHA256={digest}")],
     );
     Some(identity)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{
+        BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    };
+
+    use super::*;
+
+    const NOW: i64 = 1_794_716_493;
+    const ENDS: i64 = NOW + 3600;
+
+    fn presented(organization: &str, common_name: &str, at: i64) -> Presented {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let root = authority.self_signed(&key).unwrap().der().clone();
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (kind, name) in [
+            (DnType::OrganizationName, organization),
+            (DnType::CommonName, common_name),
+        ] {
+            if !name.is_empty() {
+                params.distinguished_name.push(kind, name);
+            }
+        }
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        params.not_after = epoch + Duration::from_secs(u64::try_from(ENDS).unwrap());
+        let leaf = params.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(authority, key));
+        let trust = Trust::new(Authorities {
+            clients: Some((certificate::roots(vec![root]).unwrap(), String::new())),
+            proxies: None,
+        });
+        let peer = trust.identify(&[leaf.unwrap().der().clone()], NOW);
+        trust.presented(&peer, &HeaderMap::new(), at)
+    }
+
+    #[test]
+    fn a_certificate_that_names_nobody_leaves_its_caller_anonymous_until_it_ends() {
+        assert!(presented("dev", "anna", NOW).is_identity());
+        for organization in ["", "dev"] {
+            assert_eq!(presented(organization, "", NOW), Presented::Nothing);
+            assert_eq!(presented(organization, "", ENDS + 1), Presented::Invalid);
+        }
+    }
 }
