@@ -118,7 +118,12 @@ fn read(path: &Path) -> Result<Vec<u8>, CaError> {
         path: path.to_owned(),
         source,
     };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    let found = std::fs::metadata(path).map_err(unreadable)?;
+    // A pipe would be waited for, and everybody with it.
+    if !found.is_file() {
+        return Err(unreadable(std::io::Error::other("it is no regular file")));
+    }
+    let size = found.len();
     if size > LARGEST_BYTES {
         return Err(CaError::TooLarge {
             path: path.to_owned(),

@@ -94,6 +94,19 @@ fn a_ca_is_read_again_and_the_last_good_one_stays() {
     ));
 }
 
+/// To be read, a pipe would have to be written to by somebody first; a folder stands for all that is no file.
+#[test]
+fn what_is_no_file_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), CA_CERTIFICATE, CA_KEY);
+    let provider = CaProvider::new(CaSource::Files {
+        certificate: dir.path().to_owned(),
+        key: dir.path().join("ca.key"),
+    });
+    let refused = provider.current().err().unwrap().to_string();
+    assert!(refused.contains("it is no regular file"), "{refused}");
+}
+
 #[test]
 fn a_file_that_is_far_too_large_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
