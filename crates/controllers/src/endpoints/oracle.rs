@@ -1,5 +1,5 @@
-//! What the simulator holds the controller to: it touches Endpoints alone, nobody who follows them sees an empty set between
-//! two full ones, and at rest they say what the pods say.
+//! What the simulator holds the controller to: it touches Endpoints alone, calls no pod ready that never was, nobody who
+//! follows them sees an empty set between two full ones, and at rest they say what the pods say.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use super::DESCRIPTOR;
 use super::invariants::{published, ready};
 use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
 use crate::service_endpoints::reckoning::{
-    FullEndpoints, Supply, pods_of, publishes_pods, service_of, services,
+    FirstReady, FullEndpoints, Supply, pods_of, publishes_pods, service_of, services,
 };
 
 #[derive(Default)]
 pub struct EndpointsOracle {
     supply: Supply,
+    first_ready: FirstReady,
 }
 
 impl Oracle for EndpointsOracle {
@@ -24,6 +25,7 @@ impl Oracle for EndpointsOracle {
     }
 
     fn observe(&mut self, world: &World, change: &Change) {
+        self.first_ready.note(change);
         if ["pods", "services"].contains(&&*change.plural) {
             let full = services(world).filter(|(_, service)| {
                 publishes_pods(service) && ready(service, &pods_of(world, service)) > 0
@@ -44,6 +46,10 @@ impl Oracle for EndpointsOracle {
         let Some(endpoints) = before.as_ref().or(after.as_ref()) else {
             return no_business(DESCRIPTOR.name, change);
         };
+        if let Some(after) = &after {
+            let published = after.ready_targets();
+            self.first_ready.check(world, &after.key(), published)?;
+        }
         let count = |held: &Option<Arc<FullEndpoints>>| held.as_ref().map_or(0, |it| it.ready());
         let is_behind =
             world.may_lag::<Pod>() || world.may_lag::<Service>() || world.may_lag::<Endpoints>();

@@ -1,5 +1,5 @@
-//! What the simulator holds the controller to: it touches its own slices alone, nobody who follows the slices of a service
-//! sees an empty set between two full ones, and at rest they say what the pods say.
+//! What the simulator holds the controller to: it touches its own slices alone, calls no pod ready that never was, nobody who
+//! follows the slices of a service sees an empty set between two full ones, and at rest they say what the pods say.
 
 use api::kinds::{EndpointSlice, Node, Pod, Service};
 
@@ -8,12 +8,13 @@ use super::invariants::{NodeZones, published, ready};
 use super::ownership::CONTROLLER;
 use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
 use crate::service_endpoints::reckoning::{
-    FullSlice, Supply, pods_of, publishes_pods, ready_in_slices, services, slices_of,
+    FirstReady, FullSlice, Supply, pods_of, publishes_pods, ready_in_slices, services, slices_of,
 };
 
 #[derive(Default)]
 pub struct EndpointSliceOracle {
     supply: Supply,
+    first_ready: FirstReady,
 }
 
 impl Oracle for EndpointSliceOracle {
@@ -22,6 +23,7 @@ impl Oracle for EndpointSliceOracle {
     }
 
     fn observe(&mut self, world: &World, change: &Change) {
+        self.first_ready.note(change);
         if ["pods", "services", "nodes"].contains(&&*change.plural) {
             let zones = zones(world);
             let full = services(world).filter(|(_, service)| {
@@ -43,6 +45,10 @@ impl Oracle for EndpointSliceOracle {
         let Some((key, counts)) = ready_in_slices(world, change, &slice) else {
             return Ok(());
         };
+        if let Some(after) = change.after::<FullSlice>() {
+            let published = after.ready_targets();
+            self.first_ready.check(world, &key, published)?;
+        }
         let is_behind = world.may_lag::<Pod>()
             || world.may_lag::<Service>()
             || world.may_lag::<Node>()

@@ -1,6 +1,7 @@
 //! What must be published of services, reckoned from the objects alone: a second opinion for the oracles of those who
 //! publish it. It shares no code with their plans, on purpose: who gets something wrong there must not get it wrong here.
 
+mod first_ready;
 mod objects;
 mod supply;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use api::kinds::{Phase, Pod, Service, ServicePort};
 use api::{IntOrString, Key, LabelSet, Resource};
 
+pub use first_ready::FirstReady;
 pub use objects::{
     Conditions, FullAddress, FullEndpoint, FullEndpoints, FullPort, FullSlice, FullSubset, Target,
 };

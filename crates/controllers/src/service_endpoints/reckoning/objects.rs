@@ -84,6 +84,13 @@ impl FullSlice {
         let ready = endpoints.filter(|endpoint| endpoint.conditions.ready == Some(true));
         ready.count()
     }
+
+    /// The objects behind them.
+    pub fn ready_targets(&self) -> impl Iterator<Item = &Target> {
+        let endpoints = self.endpoints().iter();
+        let ready = endpoints.filter(|endpoint| endpoint.conditions.ready == Some(true));
+        ready.filter_map(|endpoint| endpoint.target_ref.as_ref())
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -123,6 +130,13 @@ impl FullEndpoints {
         subsets
             .map(|subset| subset.addresses.as_ref().map_or(0, Vec::len))
             .sum()
+    }
+
+    /// The objects behind them.
+    pub fn ready_targets(&self) -> impl Iterator<Item = &Target> {
+        let addresses = self.subsets().iter().flat_map(FullSubset::addresses);
+        let ready = addresses.filter(|(_, is_ready)| *is_ready);
+        ready.filter_map(|(address, _)| address.target_ref.as_ref())
     }
 }
 

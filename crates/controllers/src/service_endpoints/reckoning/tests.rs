@@ -37,13 +37,17 @@ impl Seen {
     }
 
     fn selecting(mut self) -> Seen {
-        let spec = json!({
-            "selector": {"app": "web"}, "clusterIP": "10.1.0.1", "ipFamilies": ["IPv4"],
-            "ports": [{"port": 80, "targetPort": 80}],
-        });
-        self.write::<Service>("web", json!({"spec": spec}));
+        self.service(false);
         self.pod("True");
         self
+    }
+
+    fn service(&mut self, publishes_all: bool) {
+        let spec = json!({
+            "selector": {"app": "web"}, "clusterIP": "10.1.0.1", "ipFamilies": ["IPv4"],
+            "ports": [{"port": 80, "targetPort": 80}], "publishNotReadyAddresses": publishes_all,
+        });
+        self.write::<Service>("web", json!({"spec": spec}));
     }
 
     fn pod(&mut self, ready: &str) {
@@ -55,7 +59,9 @@ impl Seen {
 
     fn endpoints(&mut self, ready: bool, by: Option<&'static str>) -> Verdict {
         let field = ["notReadyAddresses", "addresses"][usize::from(ready)];
-        let subset = json!({field: [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]});
+        let target = json!({"kind": "Pod", "name": "web", "uid": "pods-web"});
+        let address = json!({"ip": "10.0.0.1", "targetRef": target});
+        let subset = json!({field: [address], "ports": [{"port": 80}]});
         let object = json!({"subsets": [subset]});
         self.write_by::<Endpoints>("web", object, by)
     }
@@ -65,7 +71,10 @@ impl Seen {
         let labels = json!({
             "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": writer,
         });
-        let endpoint = json!({"addresses": ["10.0.0.1"], "conditions": {"ready": ready}});
+        let target = json!({"kind": "Pod", "name": "web", "uid": "pods-web"});
+        let endpoint = json!({
+            "addresses": ["10.0.0.1"], "conditions": {"ready": ready}, "targetRef": target,
+        });
         let object = json!({"metadata": {"labels": labels}, "endpoints": [endpoint]});
         self.write_by::<EndpointSlice>(name, object, Some(self.controller))
     }
@@ -168,4 +177,32 @@ fn mirrors_with_nothing_ready_are_found_where_endpoints_had_something_ready() {
     assert_eq!(seen.slice("s", true), Ok(()));
     assert_eq!(seen.endpoints(false, None), Ok(()));
     assert_eq!(seen.slice("s", false), Ok(()));
+}
+
+#[test]
+fn a_pod_that_never_was_ready_is_not_published_as_ready() {
+    let never_was = |verdict: &Verdict| {
+        let problem = verdict.as_ref().err();
+        problem.is_some_and(|it| it.contains("pod web is published as ready, and never was"))
+    };
+    type Publish = fn(&mut Seen) -> Verdict;
+    let publishers: [(&'static str, Publish); 2] = [
+        ("endpoints-controller", |seen| {
+            seen.endpoints(true, Some("endpoints-controller"))
+        }),
+        ("endpointslice-controller", |seen| seen.slice("s", true)),
+    ];
+    for (controller, publish) in publishers {
+        let mut seen = Seen::by(controller);
+        seen.service(false);
+        seen.pod("False");
+        assert!(never_was(&publish(&mut seen)), "{controller}");
+        seen.pod("True");
+        seen.pod("False");
+        assert_eq!(publish(&mut seen), Ok(()), "its view may be old");
+        let mut seen = Seen::by(controller);
+        seen.service(true);
+        seen.pod("False");
+        assert_eq!(publish(&mut seen), Ok(()), "the service wants all");
+    }
 }
