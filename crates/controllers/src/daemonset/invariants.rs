@@ -75,8 +75,6 @@ impl Oracle for DaemonSetOracle {
     fn at_rest(&self, world: &World) -> Verdict {
         let sets = world.store::<DaemonSet>().list();
         sets.iter().try_for_each(|set| check_at_rest(world, set))?;
-        adopted(world, selects_pod)?;
-        adopted(world, selects_revision)?;
         released(world, selects_revision)?;
         self.settled(world)
     }
@@ -96,6 +94,8 @@ impl Oracle for DaemonSetOracle {
                 )?;
             }
         }
+        adopted(world, selects_pod)?;
+        adopted(world, selects_revision)?;
         released(world, selects_pod)
     }
 

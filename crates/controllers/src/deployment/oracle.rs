@@ -80,8 +80,7 @@ impl Oracle for DeploymentOracle {
             let sets = world.owned_by(&deployment.metadata.uid);
             converged(&deployment, &sets)?;
         }
-        self.settled(world)?;
-        adopted(world, selects)
+        self.settled(world)
     }
 
     fn settled(&self, world: &World) -> Verdict {
@@ -105,6 +104,7 @@ impl Oracle for DeploymentOracle {
                 reported(&deployment, &seen)?;
             }
         }
+        adopted(world, selects)?;
         released(world, selects)
     }
 

@@ -51,7 +51,7 @@ pub trait Oracle: Send {
         Ok(())
     }
 
-    /// After a write of another controller.
+    /// After a write of another controller, or of nodes and what stands beside them.
     fn after_write_of_another(&self, _world: &World, _change: &Change) -> Verdict {
         Ok(())
     }

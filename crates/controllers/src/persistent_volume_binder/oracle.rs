@@ -11,7 +11,7 @@ use super::class;
 use super::invariants::{converged_claim, converged_volume, safe_deletion, safe_reference};
 use super::matching::{is_bound_to, passed_over};
 use super::reclaim::recycled_by;
-use crate::oracle::{Change, Oracle, Verdict, World, no_business};
+use crate::oracle::{Actor, Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
 pub struct BinderOracle;
@@ -24,17 +24,21 @@ impl Oracle for BinderOracle {
             if let Some(after) = change.after::<PersistentVolume>() {
                 safe_reference(volume, &after, claim.as_deref())?;
             }
-            return match change.ending::<PersistentVolume>() {
-                // A claim that the cache has not seen was created after the volume was released.
-                Some(volume) => safe_deletion(&volume, claim.as_deref(), &world.store().list()),
-                None => Ok(()),
-            };
+            return deleted_by_right(world, change);
         }
         let recycler = change.after::<Pod>().or(change.before::<Pod>());
         let is_recycler = recycler.is_some_and(|pod| recycled_by(&pod).is_some());
         match change.updated::<PersistentVolumeClaim>().is_some() || is_recycler {
             true => Ok(()),
             false => no_business(DESCRIPTOR.name, change),
+        }
+    }
+
+    /// Provisioners delete what they made.
+    fn after_write_of_another(&self, world: &World, change: &Change) -> Verdict {
+        match change.by {
+            Some(Actor::Nodes) => deleted_by_right(world, change),
+            _ => Ok(()),
         }
     }
 
@@ -77,6 +81,18 @@ impl Oracle for BinderOracle {
         let volume = world.store::<PersistentVolume>().find("", &meta.name);
         plural == PersistentVolume::TYPE.plural
             && volume.is_some_and(|volume| volume.status.phase == "Bound")
+    }
+}
+
+/// Was nothing deleted that is retained or in use?
+fn deleted_by_right(world: &World, change: &Change) -> Verdict {
+    match change.ending::<PersistentVolume>() {
+        // A claim that the cache has not seen was created after the volume was released.
+        Some(volume) => {
+            let claim = claim_of(world, &volume);
+            safe_deletion(&volume, claim.as_deref(), &world.store().list())
+        }
+        None => Ok(()),
     }
 }
 

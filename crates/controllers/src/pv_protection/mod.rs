@@ -7,7 +7,7 @@
 //!
 //! **Writes**: the volume's finalizers, by an update of the whole: the role has no patch.
 //!
-//! **Mirrors** `pkg/controller/volume/pvprotection`. That the phase in_use_line whether a claim is bound is what the binder
+//! **Mirrors** `pkg/controller/volume/pvprotection`. That the phase says whether a claim is bound is what the binder
 //! sees to.
 
 mod actions;

@@ -58,7 +58,7 @@ impl Oracle for ClaimProtectionOracle {
     }
 }
 
-/// Nothing of a claim changes but its protection and what its status in_use_line of its use, and no claim loses its protection
+/// Nothing of a claim changes but its protection and what its status says of its use, and no claim loses its protection
 /// that a pod on a node uses. `after` is none if that made it go.
 pub fn safe(
     before: &PersistentVolumeClaim,

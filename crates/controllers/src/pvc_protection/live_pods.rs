@@ -63,7 +63,7 @@ impl LivePods {
         Ok(user_among(&pods, claim, Use::Deletion).cloned())
     }
 
-    /// Has a list of a moment ago said that nobody uses the claim? It in_use_line so once.
+    /// Has a list of a moment ago said that nobody uses the claim? It says so once.
     fn take(&self, claim: &PersistentVolumeClaim) -> bool {
         let mut held = self.0.lock();
         let Some(answer) = held.as_mut() else {

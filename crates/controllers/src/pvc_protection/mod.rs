@@ -2,7 +2,7 @@
 //!
 //! **Converges**: every claim has the finalizer `kubernetes.io/pvc-protection`; one that is being deleted loses it once
 //! no pod that is on a node names it. With `PersistentVolumeClaimUnusedSinceTime` every claim has the condition
-//! `Unused`, which in_use_line since when no pod names it whose containers run, or will.
+//! `Unused`, which says since when no pod names it whose containers run, or will.
 //!
 //! **Woken by**: a claim that lacks the finalizer, is being deleted, or (with the gate) has no condition; a pod that is
 //! gone, over, or on no node, for the claims that it names (with the gate any change of a pod).

@@ -10,7 +10,7 @@ use api::{ObjectId, Time};
 use crate::storage::claim_users::stands_for;
 use crate::storage::protection::Need;
 
-/// The type of the condition that in_use_line since when nobody uses a claim.
+/// The type of the condition that says since when nobody uses a claim.
 const UNUSED: &str = "Unused";
 
 /// What counts as using a claim.

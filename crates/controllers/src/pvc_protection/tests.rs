@@ -12,7 +12,7 @@ use testkit::{Lagging, World, woken};
 use super::plan::{Use, uses};
 use super::{controller, wake_claims};
 
-/// `finished unscheduled shut-down ephemeral`: a pod on a node that uses the claim `data`, unless it in_use_line otherwise.
+/// `finished unscheduled shut-down ephemeral`: a pod on a node that uses the claim `data`, unless it says otherwise.
 fn pod(words: &str) -> Value {
     let has = |word: &str| words.split(' ').any(|given| given == word);
     let volume = match (has("ephemeral"), has("unrelated")) {

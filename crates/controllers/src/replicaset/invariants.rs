@@ -56,10 +56,7 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        self.settled(world)?;
-        adopted(world, |owner: &K, pod: &Pod| {
-            pod.is_active() && owner.selects(&pod.metadata.labels)
-        })
+        self.settled(world)
     }
 
     fn settled(&self, world: &World) -> Verdict {
@@ -69,6 +66,9 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
                 converged(&*owner, &world.owned_by(&owner.meta().uid), gates, now)?;
             }
         }
+        adopted(world, |owner: &K, pod: &Pod| {
+            pod.is_active() && owner.selects(&pod.metadata.labels)
+        })?;
         // UPSTREAM: a pod that has ended, or is about to, stays whose it was.
         released(world, |owner: &K, pod: &Pod| {
             !pod.is_active() || owner.selects(&pod.metadata.labels)

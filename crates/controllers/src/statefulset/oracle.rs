@@ -127,8 +127,7 @@ impl Oracle for StatefulSetOracle {
             converged(&set, &pods, &revisions, world.now())?;
             claims_converged(&set, &self.looked_after(world, &meta.namespace))?;
         }
-        check_adopted(world)?;
-        self.check_released(world)
+        self.settled(world)
     }
 
     fn settled(&self, world: &World) -> Verdict {
@@ -139,6 +138,7 @@ impl Oracle for StatefulSetOracle {
                 reported(&set, &pods, &revisions, world.now())?;
             }
         }
+        check_adopted(world)?;
         self.check_released(world)
     }
 

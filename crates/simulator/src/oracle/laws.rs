@@ -63,14 +63,20 @@ impl Inner {
                 oracle.observe(&self.world, change);
             }
         }
-        let Some(Actor::Manager(_, controller)) = by else {
-            return Ok(());
+        let controller = match by {
+            Some(Actor::Manager(_, controller)) => Some(controller),
+            Some(Actor::Nodes) => None,
+            Some(Actor::User) | None => return Ok(()),
         };
         self.checks += 1;
         self.world.run.acting = by;
-        match change {
-            Some(change) => self.check_write(controller, change),
-            None => Ok(()),
+        let Some(change) = change else {
+            return Ok(());
+        };
+        match controller {
+            Some(controller) => self.check_write(controller, change),
+            None if self.world.is_forgiven() => Ok(()),
+            None => self.ask_others("", change),
         }
     }
 
@@ -91,6 +97,11 @@ impl Inner {
             self.check_adoption(change)?;
         }
         oracle.after_write(&self.world, change)?;
+        self.ask_others(controller, change)
+    }
+
+    /// Asks all oracles but that of the controller that wrote.
+    fn ask_others(&self, controller: &str, change: &Change) -> Verdict {
         let mut others = self.of.iter().filter(|(name, _)| **name != controller);
         others.try_for_each(|(_, other)| other.after_write_of_another(&self.world, change))
     }

@@ -36,7 +36,7 @@ const MISSED: Duration = Duration::from_secs(60);
 /// Longer than the time from the end of a workload to the pod that comes after it.
 const UNSEEN_END: Duration = Duration::from_secs(15);
 
-/// Kinds whose watches can be has_faults one by one.
+/// Kinds whose watches can fail one by one.
 const WATCHED: [&str; 11] = [
     "pods",
     "pods",
@@ -388,10 +388,14 @@ impl Draft {
                     down: HAND_OVER,
                 }
             }
-            10 if self.managers > 1 => Fault::Isolate {
-                manager,
-                lasts: self.millis(40_000),
-            },
+            10 if self.managers > 1 => {
+                // Whoever hears of no node for so long takes all of them for lost, and would say so once it is back.
+                let least = [Duration::ZERO, MISSED][self.rng.below(2)];
+                Fault::Isolate {
+                    manager,
+                    lasts: least + self.millis(40_000),
+                }
+            }
             10 => {
                 self.push(later, Action::Fault(Fault::WakeNode(node)));
                 Fault::SilenceNode(node)
