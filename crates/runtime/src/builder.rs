@@ -65,6 +65,15 @@ impl Loop {
         built.queue.add_after(Tick, first);
         built
     }
+
+    /// Work that is done before the other loops of a controller begin, for [`Runnable::prepared_by`].
+    ///
+    /// [`Runnable::prepared_by`]: crate::Runnable::prepared_by
+    pub fn once(context: &Context) -> Loop<(), Tick> {
+        let built = Loop::new(context, Backoff::DEFAULT);
+        built.queue.add(Tick);
+        built
+    }
 }
 
 impl<O: Resource> Loop<O> {

@@ -177,6 +177,17 @@ impl Runnable {
         })
     }
 
+    /// The same, begun once the preparation has nothing left to wait for.
+    #[must_use]
+    pub fn prepared_by(self, preparation: Controller<Tick>) -> Runnable {
+        Runnable::new(self.name, move |stop| async move {
+            // What it waits for may never come: the signal ends it wherever it is.
+            if stop.or(preparation.run_once()).await.is_some() {
+                self.run(stop).await;
+            }
+        })
+    }
+
     /// Runs until the signal comes; then finishes what is in hand and returns.
     pub fn run(self, stop: Stop) -> BoxFuture<'static, ()> {
         (self.run)(stop)
@@ -244,6 +255,20 @@ impl<K: LoopKey> Controller<K> {
         for worker in workers {
             // A worker cannot panic: reconciles are caught.
             let _ = worker.await;
+        }
+    }
+
+    /// Runs until a reconcile has got through and asks for no other.
+    async fn run_once(&self) {
+        for synced in &self.waits_for {
+            synced.wait().await;
+        }
+        while let Some(key) = self.queue.get().await {
+            let result = self.handle(&key).await;
+            self.queue.done(&key);
+            if result == ReconcileResult::Done {
+                return;
+            }
         }
     }
 

@@ -21,23 +21,23 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::decision::Line;
 use api::kinds::{AlphaClusterTrustBundle, ClusterTrustBundle, TrustBundle};
 use api::{Key, ObjectId, Resource};
-use client::DeleteOptions;
+use client::{Client, DeleteOptions};
 use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
 use runtime::{
-    Context, Controller, Error, Loop, Metrics, Next, Reconcile, Report, Runnable, Stop, Store,
+    Context, Controller, Error, Loop, Metrics, Next, Reconcile, Report, Runnable, Store,
 };
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::Descriptor;
-use crate::discovery::discover;
+use crate::discovery::{Discovery, discover};
 use crate::sync_metrics::SyncMetrics;
 
 pub use invariants::{TrustBundleOracle, converged, safe};
@@ -70,30 +70,24 @@ const DISCOVERY_RETRY: Duration = Duration::from_secs(30);
 
 /// `root_ca` is the text of `--root-ca-file`.
 pub fn controller(context: &Context, signer: &'static str, root_ca: &str) -> Runnable {
-    let measured = measured(&context.metrics);
     let queue = "ca_cert_publisher_cluster_trust_bundles";
     let built = Loop::on::<Tick>(context, Backoff::DEFAULT).queue(queue);
-    let (context, root_ca) = (context.clone(), Arc::<str>::from(root_ca));
-    Runnable::new(context.controller, move |stop| async move {
-        let Some(version) = served_version(&context, &stop).await else {
-            return;
-        };
-        let publisher = Publishing {
-            context,
-            signer,
-            root_ca,
-            measured,
-        };
-        match version {
-            Version::Beta => publisher.on::<ClusterTrustBundle>(built).run(stop).await,
-            Version::Alpha => {
-                publisher
-                    .on::<AlphaClusterTrustBundle>(built)
-                    .run(stop)
-                    .await
-            }
-        }
-    })
+    let publishing = Publishing {
+        context: context.clone(),
+        signer,
+        root_ca: root_ca.into(),
+        measured: measured(&context.metrics),
+    };
+    let version = Arc::new(OnceLock::new());
+    let asking = Loop::once(context).reconciler(Asking {
+        client: context.client.clone(),
+        version: version.clone(),
+    });
+    let publisher = Runnable::new(context.controller, move |stop| match version.get() {
+        Some(Version::Alpha) => publishing.on::<AlphaClusterTrustBundle>(built).run(stop),
+        _ => publishing.on::<ClusterTrustBundle>(built).run(stop),
+    });
+    publisher.prepared_by(asking)
 }
 
 fn measured(metrics: &Metrics) -> SyncMetrics {
@@ -115,22 +109,34 @@ enum Version {
     Alpha,
 }
 
-/// The newest version that the server has; none if it is time to stop.
-async fn served_version(context: &Context, stop: &Stop) -> Option<Version> {
-    let has = |found: &crate::discovery::Discovery, version: &str| {
-        let api_version = format!("certificates.k8s.io/{version}");
-        found.find(&api_version, "ClusterTrustBundle").is_some()
-    };
-    loop {
-        match stop.or(discover(&context.client)).await? {
-            Ok(found) if has(&found, "v1beta1") => return Some(Version::Beta),
-            Ok(found) if has(&found, "v1alpha1") => return Some(Version::Alpha),
-            Ok(_) => tracing::info!(
-                "no known scheme version was found for clustertrustbundles, will look again"
-            ),
-            Err(error) => tracing::warn!(%error, "discovery failed for ClusterTrustBundle"),
-        }
-        stop.or(tokio::time::sleep(DISCOVERY_RETRY)).await?;
+/// Asks for the newest version that the server has.
+struct Asking {
+    client: Client,
+    version: Arc<OnceLock<Version>>,
+}
+
+impl Reconcile<Tick> for Asking {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
+        let has = |found: &Discovery, version: &str| {
+            let api_version = format!("certificates.k8s.io/{version}");
+            found.find(&api_version, "ClusterTrustBundle").is_some()
+        };
+        let version = match discover(&self.client).await {
+            Ok(found) if has(&found, "v1beta1") => Version::Beta,
+            Ok(found) if has(&found, "v1alpha1") => Version::Alpha,
+            Ok(_) => {
+                tracing::info!(
+                    "no known scheme version was found for clustertrustbundles, will look again"
+                );
+                return Ok(Next::After(DISCOVERY_RETRY));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "discovery failed for ClusterTrustBundle");
+                return Ok(Next::After(DISCOVERY_RETRY));
+            }
+        };
+        self.version.get_or_init(|| version);
+        Ok(Next::AwaitChange)
     }
 }
 

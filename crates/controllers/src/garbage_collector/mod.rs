@@ -136,12 +136,8 @@ pub fn controller(context: &Context, memory: &Memory, workers: usize) -> Runnabl
             .reconciler(Discovering(collector.clone()))
             .into(),
     ];
-    let name = context.controller;
-    Runnable::new(name, move |stop| async move {
-        if stop.or(collector.begin()).await.is_some() {
-            Runnable::together(name, loops).run(stop).await;
-        }
-    })
+    let preparing = Loop::once(context).reconciler(Preparing(collector));
+    Runnable::together(context.controller, loops).prepared_by(preparing)
 }
 
 struct Collector {
@@ -159,9 +155,17 @@ struct Collector {
     sync_errors: IntCounter,
 }
 
+struct Preparing(Arc<Collector>);
 struct Deleting(Arc<Collector>);
 struct Orphaning(Arc<Collector>);
 struct Discovering(Arc<Collector>);
+
+impl Reconcile<Tick> for Preparing {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.sync_first().await;
+        Ok(Next::AwaitChange)
+    }
+}
 
 impl Reconcile<Uid> for Deleting {
     async fn reconcile(&self, uid: &Uid, report: &Report<'_>) -> Result<Next, Error> {
@@ -184,7 +188,7 @@ impl Reconcile<Tick> for Discovering {
 
 impl Collector {
     /// Finds out what there is, and waits until it is listed, but not forever.
-    async fn begin(self: &Arc<Collector>) {
+    async fn sync_first(self: &Arc<Collector>) {
         self.memory.begin();
         let deadline = Instant::now() + INITIAL_SYNC;
         while !self.sync_monitors().await && Instant::now() < deadline {

@@ -34,6 +34,7 @@ use api::kinds::Node;
 use api::{Cidr, Key, ObjectId, Resource};
 use client::Patch;
 use parking_lot::Mutex;
+use runtime::controller::Tick;
 use runtime::events::{EventType, ObjectRef};
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Error, Loop, Next, Reconcile, Report, Runnable, Store};
@@ -104,30 +105,39 @@ pub fn controller(context: &Context, ranges: Ranges, workers: usize) -> Runnable
         })
         .workers(workers);
     let nodes = context.informers.store::<Node>();
-    let (held, taken) = (nodes.clone(), allocator.clone());
+    let occupying = Loop::once(context).reads::<Node>().reconciler(Occupying {
+        nodes: nodes.clone(),
+        allocator: allocator.clone(),
+    });
     let assigning = assigning.reconciler(NodeIpam {
         context: context.clone(),
         nodes,
         allocator,
         queue,
     });
-    let (synced, name) = (context.informers.of::<Node>().synced(), context.controller);
-    Runnable::new(name, move |stop| async move {
-        if stop.or(synced.wait()).await.is_none() {
-            return;
-        }
-        for node in held.list() {
-            if let Err(refusal) = taken.lock().occupy(&node) {
-                warn!(%refusal, "a node has a range that is not ours to give");
-            }
-        }
-        Runnable::from(assigning).run(stop).await;
-    })
+    Runnable::from(assigning).prepared_by(occupying)
 }
 
 /// Do both have the same ranges?
 fn has_the_same(old: &Node, new: &Node) -> bool {
     !new.spec.pod_cidrs.is_empty() && old.spec.pod_cidrs == new.spec.pod_cidrs
+}
+
+/// Finds out which ranges are taken, before the first is given out.
+struct Occupying {
+    nodes: Arc<Store<Node>>,
+    allocator: Arc<Mutex<Allocator>>,
+}
+
+impl Reconcile<Tick> for Occupying {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
+        for node in self.nodes.list() {
+            if let Err(refusal) = self.allocator.lock().occupy(&node) {
+                warn!(%refusal, "a node has a range that is not ours to give");
+            }
+        }
+        Ok(Next::AwaitChange)
+    }
 }
 
 struct NodeIpam {

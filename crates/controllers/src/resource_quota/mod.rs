@@ -155,12 +155,8 @@ pub fn controller(
         let recounting = Loop::every(context, resync, resync);
         loops.push(recounting.reconciler(Recounts(quotas.clone())).into());
     }
-    let name = context.controller;
-    Runnable::new(name, move |stop| async move {
-        if stop.or(quotas.begin()).await.is_some() {
-            Runnable::together(name, loops).run(stop).await;
-        }
-    })
+    let preparing = Loop::once(context).reconciler(Prepares(quotas));
+    Runnable::together(context.controller, loops).prepared_by(preparing)
 }
 
 /// What wakes the quotas of a namespace when a pod, a service or a claim changes.
@@ -220,9 +216,17 @@ impl Drop for Held<'_> {
     }
 }
 
+struct Prepares(Arc<Quotas>);
 struct Syncs(Arc<Quotas>);
 struct Discovers(Arc<Quotas>);
 struct Recounts(Arc<Quotas>);
+
+impl Reconcile<Tick> for Prepares {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
+        self.0.discover_first().await;
+        Ok(Next::AwaitChange)
+    }
+}
 
 impl Reconcile for Syncs {
     async fn reconcile(&self, key: &Key, report: &Report<'_>) -> Result<Next, Error> {
@@ -257,7 +261,7 @@ impl Quotas {
     }
 
     /// Finds out what can be counted, but does not wait for it for ever.
-    async fn begin(&self) {
+    async fn discover_first(&self) {
         let deadline = tokio::time::Instant::now() + FIRST_DISCOVERY;
         while !self.discover().await && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_secs(1)).await;

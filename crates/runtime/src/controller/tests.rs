@@ -172,6 +172,65 @@ async fn retries_with_growing_delays() {
     assert_eq!(calls(script, None).await, [0, 5, 15, 35]);
 }
 
+/// Fails, panics, asks for time, and is prepared then.
+struct Preparation(Mutex<u32>);
+
+impl Reconcile<Tick> for Preparation {
+    async fn reconcile(&self, _: &Tick, _: &Report<'_>) -> Result<Next, Error> {
+        let call = {
+            let mut calls = self.0.lock();
+            *calls += 1;
+            *calls
+        };
+        match call {
+            1 => Err(Error::Retry("no".into())),
+            2 => panic!("a bug"),
+            3 => Ok(Next::After(Duration::from_secs(30))),
+            4 => Ok(Next::AwaitChange),
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+/// When loops begin that are prepared by what has been called so often before.
+async fn prepared(calls: u32, metrics: &Metrics) -> Option<Duration> {
+    let queue = Arc::new(Queue::new(Backoff::DEFAULT));
+    queue.add(Tick);
+    let preparation = Arc::new(Preparation(Mutex::new(calls)));
+    let clock = Clock::fixed(api::Time::from_unix(0));
+    let preparation = Controller {
+        metrics: metrics.controller("test"),
+        ..Controller::plain("test", queue, preparation, clock)
+    };
+    let (start, began) = (Instant::now(), Arc::new(Mutex::new(None)));
+    let told = began.clone();
+    let loops = Runnable::new("test", move |stop| {
+        *told.lock() = Some(start.elapsed());
+        async move { stop.stopped().await }
+    });
+    let (stopper, stop) = Stop::new();
+    let running = spawn(loops.prepared_by(preparation).run(stop));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    stopper.stop();
+    running.await.unwrap();
+    *began.lock()
+}
+
+#[tokio::test(start_paused = true)]
+async fn loops_begin_when_they_are_prepared_and_a_preparation_is_tried_like_any_key() {
+    let metrics = Metrics::new();
+    let began = prepared(0, &metrics).await;
+    // The back-offs after a failure and a panic, and the time that it asked for.
+    assert_eq!(began, Some(Duration::from_millis(5 + 10 + 30_000)));
+    let text = metrics.render();
+    for result in ["retry", "panic", "again", "done"] {
+        let counted =
+            format!(r#"controller_reconcile_total{{controller="test",result="{result}"}} 1"#);
+        assert!(text.contains(&counted), "{counted}: {text}");
+    }
+    assert_eq!(prepared(4, &metrics).await, None, "it waits until the end");
+}
+
 /// Takes a second for each key, and notes how many it has in hand at once.
 #[derive(Default)]
 struct Slow {
