@@ -19,6 +19,7 @@ use client::writes::State;
 
 use crate::context::Context;
 use crate::controller::{Controller, LoopKey, ObjectOf, Reconcile, Tick};
+use crate::decisions::Report;
 use crate::informer::{Change, Synced};
 use crate::queue::Queue;
 use crate::rate_limit::Backoff;
@@ -129,6 +130,20 @@ impl<O, K: LoopKey> Loop<O, K> {
         self.waits_for.push(informer.synced());
         informer.on_change(move |change| wake(change, &queue));
         self
+    }
+
+    /// As [`watches`](Loop::watches), where a change decides something before any reconcile: it goes on record like what
+    /// the reconciler decides.
+    #[must_use]
+    pub fn decides_on<C: Resource>(
+        self,
+        wake: impl Fn(Change<'_, C>, &Queue<K>, &Report<'_>) + Send + Sync + 'static,
+    ) -> Loop<O, K> {
+        let (name, clock) = (self.context.controller, self.context.clock.clone());
+        let decisions = self.context.decisions.clone();
+        self.watches::<C>(move |change, queue| {
+            wake(change, queue, &Report::new(name, &decisions, clock.now()));
+        })
     }
 
     /// The reconciler reads this kind, and nobody is woken by it.

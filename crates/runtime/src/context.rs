@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Clock, Gates};
 use client::Client;
 
-use crate::decisions::{Decisions, Report};
+use crate::decisions::Decisions;
 use crate::events::Recorder;
 use crate::informer::Informers;
 use crate::metrics::Metrics;
@@ -22,11 +22,4 @@ pub struct Context {
     pub gates: Gates,
     pub decisions: Decisions,
     pub metrics: Metrics,
-}
-
-impl Context {
-    /// For what is decided by a trigger, where no reconcile follows at once.
-    pub fn report(&self) -> Report<'_> {
-        Report::new(self.controller, &self.decisions, self.clock.now())
-    }
 }

@@ -86,7 +86,7 @@ pub fn controller(context: &Context, workers: usize, local: Zone) -> Controller 
     let woken = cron_jobs.clone();
     Loop::on_objects::<CronJob>(context, Backoff::DEFAULT)
         .queue("cronjob")
-        .watches::<CronJob>(move |change, queue| woken.wake(change, queue))
+        .decides_on::<CronJob>(move |change, queue, report| woken.wake(change, queue, report))
         // Nobody adopts: a job belongs to whom it names as its controller.
         .owns(Owns::<Job, CronJob>::selected_by(|_, _| false))
         .workers(workers)
@@ -138,13 +138,13 @@ impl CronJobs {
     }
 
     /// Any change wakes a CronJob, and a change of its schedule when that comes next.
-    fn wake(&self, change: Change<'_, CronJob>, queue: &Queue) {
+    fn wake(&self, change: Change<'_, CronJob>, queue: &Queue, report: &Report<'_>) {
         match change {
             Change::Updated { old, new }
                 if old.spec.schedule != new.spec.schedule
                     || old.spec.time_zone != new.spec.time_zone =>
             {
-                self.reschedule(new, queue);
+                self.reschedule(new, queue, report);
             }
             Change::Deleted(gone) => {
                 // A namesake that is created at once must not wait for what this one wrote.
@@ -155,7 +155,7 @@ impl CronJobs {
         }
     }
 
-    fn reschedule(&self, cron_job: &CronJob, queue: &Queue) {
+    fn reschedule(&self, cron_job: &CronJob, queue: &Queue, report: &Report<'_>) {
         let schedule = match read(cron_job, &self.local) {
             Ok(schedule) => schedule,
             Err(_) => {
@@ -168,7 +168,6 @@ impl CronJobs {
         let now = self.context.clock.now();
         let next = Timing::of(cron_job).next(&schedule, now);
         let line = Line::from(&next_run(cron_job, next));
-        let report = self.context.report();
         report.decide(ObjectId::of(cron_job), [line]);
         match next {
             Some(next) => queue.add_after(cron_job.key(), wait(next, now)),

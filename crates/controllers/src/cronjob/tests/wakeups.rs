@@ -3,7 +3,7 @@
 use api::kinds::{CronJob, Job};
 use api::{Key, Resource};
 use runtime::rate_limit::Backoff;
-use runtime::{Change, Queue};
+use runtime::{Change, Queue, Report};
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -30,6 +30,7 @@ async fn wakes_after(world: &World, before: Value, after: Value) -> Option<f64> 
             new: &cron_job(after),
         },
         &queue,
+        &Report::new("test", &context.decisions, start),
     );
     let start = tokio::time::Instant::now();
     let found = tokio::time::timeout(std::time::Duration::from_secs(3600), queue.get()).await;
