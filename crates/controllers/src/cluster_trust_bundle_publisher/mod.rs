@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use api::decision::Line;
 use api::kinds::{AlphaClusterTrustBundle, ClusterTrustBundle, TrustBundle};
-use api::{Key, ObjectId, Resource};
+use api::{ObjectId, Resource};
 use client::{Client, DeleteOptions};
 use runtime::controller::Tick;
 use runtime::rate_limit::Backoff;
@@ -189,11 +189,9 @@ impl<B: TrustBundle> Publisher<B> {
         let mut bundles = self.bundles.list();
         bundles.retain(|bundle| *bundle.spec().signer_name == *publishing.signer);
         let plan = plan(publishing.signer, &bundles, &publishing.root_ca);
-        let object = ObjectId::named::<ClusterTrustBundle>(&Key::new("", &plan.name));
         let mut outcome = Ok(());
         for step in &plan.steps {
-            report.decide(object.clone(), [Line::from(step)]);
-            let done = self.apply(&plan.name, step).await;
+            let done = self.apply(&plan.name, step, report).await;
             // What is right comes first; what is too many is deleted as far as that is possible.
             match (done, step) {
                 (Err(error), Step::Delete(_)) => outcome = Err(error),
@@ -203,7 +201,13 @@ impl<B: TrustBundle> Publisher<B> {
         outcome
     }
 
-    async fn apply(&self, name: &str, step: &Step<B>) -> Result<(), client::Error> {
+    async fn apply(
+        &self,
+        name: &str,
+        step: &Step<B>,
+        report: &Report<'_>,
+    ) -> Result<(), client::Error> {
+        let decide = |bundle: &B| report.decide(ObjectId::of(bundle), [Line::from(step)]);
         let client = &self.publishing.context.client;
         let body = |metadata: serde_json::Value| {
             let body = json!({
@@ -217,9 +221,15 @@ impl<B: TrustBundle> Publisher<B> {
         match step {
             Step::Create => {
                 let body = body(json!({"name": name}));
-                client.create(&B::TYPE, "", body).await.map(drop)
+                let answer = client.create(&B::TYPE, "", body).await?;
+                // Before, there was no object to decide about.
+                if let Ok(created) = B::decode(&answer) {
+                    decide(&created);
+                }
+                Ok(())
             }
             Step::Update(held) => {
+                decide(held);
                 let body = body(json!(held.meta()));
                 client
                     .replace(&B::TYPE, "", name, None, body)
@@ -227,6 +237,7 @@ impl<B: TrustBundle> Publisher<B> {
                     .map(drop)
             }
             Step::Delete(surplus) => {
+                decide(surplus);
                 let meta = surplus.meta();
                 let options = DeleteOptions::exactly(&meta.uid);
                 match client.delete(&B::TYPE, "", &meta.name, &options).await {

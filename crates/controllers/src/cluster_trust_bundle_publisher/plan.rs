@@ -56,10 +56,8 @@ impl<B: TrustBundle> From<&Step<B>> for Line {
                 .because("there is none with these certificates"),
             Step::Update(_) => Line::acts("UpdatesBundle", "restores it")
                 .because("it holds something else than its name says"),
-            Step::Delete(surplus) => {
-                let what = format!("deletes {}", surplus.meta().name);
-                Line::acts("DeletesBundle", what).because("the signer has another bundle now")
-            }
+            Step::Delete(_) => Line::acts("DeletesBundle", "deletes it")
+                .because("the signer has another bundle now"),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Resource;
 use api::kinds::{ClusterTrustBundle, Namespace};
+use api::{ObjectId, Resource};
 use runtime::controller::Tick;
-use runtime::{Metrics, Reconcile, Store};
+use runtime::{Metrics, Reconcile, Report, Store};
 use serde_json::{Value, json};
 use testkit::{World, Write};
 use tokio::time::Instant;
@@ -19,8 +19,7 @@ const ROOT: &str = "the root\n";
 const NAME: &str = "kubernetes.io:kube-apiserver-serving:38b2cd4b0fe41697f3be0a8e";
 
 fn bundle(name: &str, content: &str) -> Arc<ClusterTrustBundle> {
-    let json =
-        json!({"metadata": {"name": name}, "spec": {"signerName": SIGNER, "trustBundle": content}});
+    let json = json!({"metadata": {"name": name, "uid": format!("{name}'s")}, "spec": {"signerName": SIGNER, "trustBundle": content}});
     Arc::new(ClusterTrustBundle::decode(json.to_string().as_bytes()).unwrap())
 }
 
@@ -61,9 +60,9 @@ fn the_name_is_the_signer_and_a_hash() {
     assert_ne!(name, super::bundle_name(SIGNER, "another"));
 }
 
-/// What one sync writes where the cache has these bundles. The server knows none of them, and the root is no certificate:
-/// what is sent is looked at, not what it answers.
-async fn synced(bundles: &[Arc<ClusterTrustBundle>]) -> Vec<String> {
+/// What one sync writes and decides about where the cache has these bundles. The server knows none of them, and the root is
+/// no certificate: what is sent is looked at, not what it answers.
+async fn sync(bundles: &[Arc<ClusterTrustBundle>]) -> (Vec<String>, Vec<ObjectId>) {
     let world = World::new().await;
     let context = world.context();
     let store = Arc::new(Store::new());
@@ -79,7 +78,7 @@ async fn synced(bundles: &[Arc<ClusterTrustBundle>]) -> Vec<String> {
         },
         bundles: store,
     };
-    let report = context.report();
+    let report = Report::new("test", &context.decisions, context.clock.now());
     let _ = publisher.reconcile(&Tick, &report).await;
     let writes = world.writes();
     let line = |write: &Write| {
@@ -87,7 +86,26 @@ async fn synced(bundles: &[Arc<ClusterTrustBundle>]) -> Vec<String> {
         let path = path.replace("%3A", ":");
         format!("{} {path} {}", write.method, write.body)
     };
-    writes.iter().map(line).collect()
+    let writes = writes.iter().map(line).collect();
+    (writes, context.decisions.objects("test"))
+}
+
+async fn synced(bundles: &[Arc<ClusterTrustBundle>]) -> Vec<String> {
+    sync(bundles).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_are_about_bundles_that_there_are() {
+    let (_, decided) = sync(&[]).await;
+    assert_eq!(decided, [], "the server has refused to create it");
+    for (bundle, others) in [
+        (bundle(NAME, "old"), vec![]),
+        (bundle("x:2", ROOT), vec![bundle(NAME, ROOT)]),
+    ] {
+        let held: Vec<_> = others.into_iter().chain([bundle.clone()]).collect();
+        let (_, decided) = sync(&held).await;
+        assert_eq!(decided, [ObjectId::of(&*bundle)]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

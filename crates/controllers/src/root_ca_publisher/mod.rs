@@ -116,15 +116,16 @@ impl Reconcile for RootCaPublisher {
 impl RootCaPublisher {
     async fn sync(&self, key: &Key, report: &Report<'_>) -> Result<(), client::Error> {
         let namespace = &key.name;
-        let object = self.namespaces.get(key);
-        let object = object.map_or_else(
-            || ObjectId::named::<Namespace>(key),
-            |namespace| ObjectId::of(&*namespace),
-        );
+        // A namespace that is not in the cache has no uid to decide about it by.
+        let decide = |line: Line| {
+            if let Some(held) = self.namespaces.get(key) {
+                report.decide(ObjectId::of(&*held), [line]);
+            }
+        };
         let Some(held) = self.config_maps.find(namespace, ROOT_CA_CONFIG_MAP) else {
             let what = format!("creates ConfigMap {ROOT_CA_CONFIG_MAP}");
             let line = Line::acts("CreatesRootCa", what).because("the namespace has none");
-            report.decide(object, [line]);
+            decide(line);
             return self.create(namespace).await;
         };
         if is_good(&held, &self.data) {
@@ -132,10 +133,7 @@ impl RootCaPublisher {
         }
         let what = format!("restores ConfigMap {ROOT_CA_CONFIG_MAP}");
         let line = Line::acts("RestoresRootCa", what);
-        report.decide(
-            object,
-            [line.because("somebody changed it, or the root changed")],
-        );
+        decide(line.because("somebody changed it, or the root changed"));
         self.update(&held).await
     }
 

@@ -1,7 +1,7 @@
 //! Against the embedded API server. Upstream: TestConfigMapCreation, TestConfigMapUpdateNoHotLoop.
 
-use api::Resource;
 use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
+use api::{Key, Resource};
 use runtime::Metrics;
 use serde_json::{Value, json};
 use testkit::World;
@@ -99,4 +99,16 @@ async fn failures_are_counted_by_their_code_and_tried_again() {
     let text = metrics.render();
     let line = r#"root_ca_cert_publisher_sync_total{code="403"} 2"#;
     assert!(text.contains(line), "{text}");
+}
+
+/// Its map may go before the cache has seen it come: there is nothing yet to decide about.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_not_in_the_cache_has_no_decision() {
+    let world = World::new().await;
+    let context = world.context();
+    let publisher = controller(&context, "the root", 1);
+    let default = Key::new("", "default");
+    publisher.reconcile(&default).await.unwrap();
+    assert_eq!(world.written(), "POST configmaps");
+    assert_eq!(context.decisions.controllers(), [""; 0]);
 }
