@@ -2,7 +2,7 @@
 //!
 //! A [`Message`] says what it does with each field it knows; the rest is passed over by its length.
 //! Nothing is generated and nothing is copied: texts are slices of the input. A [`Writer`] is for what a view keeps in
-//! this form because it is the smallest one; nothing is sent in it.
+//! this form because it is the smallest one, and for documents that clients ask for in it.
 
 use std::fmt;
 
@@ -208,17 +208,22 @@ impl Writer {
         self.varint(number.cast_unsigned());
     }
 
+    pub fn flag(&mut self, field: u32, flag: bool) {
+        self.number(field, i64::from(flag));
+    }
+
+    /// A message within this one.
     pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Writer)) {
         let mut inner = Writer::default();
         fill(&mut inner);
         self.bytes(field, &inner.0);
     }
 
-    pub fn finish(self) -> Box<[u8]> {
-        self.0.into()
+    pub fn finish(self) -> Vec<u8> {
+        self.0
     }
 
-    fn bytes(&mut self, field: u32, bytes: &[u8]) {
+    pub fn bytes(&mut self, field: u32, bytes: &[u8]) {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);

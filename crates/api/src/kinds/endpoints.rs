@@ -266,7 +266,7 @@ impl Wire<'_> {
                 for subset in &self.subsets {
                     writer.message(2, |writer| subset.write(writer));
                 }
-                writer.finish()
+                writer.finish().into()
             }),
             metadata: self.metadata,
         }

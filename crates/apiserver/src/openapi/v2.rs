@@ -4,7 +4,7 @@
 
 use super::schemas::{Schemas, Words};
 use crate::aggregation::openapi::Definitions;
-use crate::proto::wire::Writer;
+use api::protobuf::Writer;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -7,7 +7,6 @@
 
 #[cfg(test)]
 mod tests;
-pub(crate) mod wire;
 
 use api::protobuf::{Reader, Value as Wire};
 use base64::Engine as _;

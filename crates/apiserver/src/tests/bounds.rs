@@ -2,8 +2,8 @@
 //! who read it end there.
 
 use super::*;
-use crate::proto::wire::Writer;
 use crate::rest::strict::MAX_DEPTH;
+use api::protobuf::Writer;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
