@@ -1,7 +1,6 @@
 //! Carries a plan out. The only place with IO but for status and history; it decides nothing.
 
 use api::{Key, Resource};
-use futures_util::future::join_all;
 use runtime::Error;
 use runtime::events::{EventType, ObjectRef};
 
@@ -11,6 +10,7 @@ use super::pods::PodMaker;
 use super::reason::WhyDelete;
 use super::snapshot::Snapshot;
 use crate::workload::claim::aggregate;
+use crate::workload::pods::Creations;
 
 /// What applying a plan came to.
 #[derive(Default)]
@@ -41,13 +41,16 @@ impl DaemonSets {
         self.announce(&object, snapshot, plan);
         let deletions = plan.delete.iter().map(|deletion| deletion.pod.key());
         self.expectations.expect(key, plan.create.len(), deletions);
-        let mut failures = Vec::new();
-        let created = self.create(key, snapshot, plan, &object, &mut failures);
-        let created = created.await;
-        let deleted = self.delete(key, plan, &object, &mut failures).await;
+        let created = self.create(key, snapshot, plan, &object).await;
+        let pods = plan.delete.iter().map(|deletion| &*deletion.pod);
+        let deleted = self
+            .control
+            .delete_all(&object, key, &self.expectations, pods)
+            .await;
+        let failures = created.failures.into_iter().chain(deleted.failures);
         Outcome {
-            failure: aggregate(failures).err(),
-            moved: created || deleted,
+            failure: aggregate(failures.map(Error::from).collect()).err(),
+            moved: created.created > 0 || deleted.deleted > 0,
         }
     }
 
@@ -75,52 +78,21 @@ impl DaemonSets {
         }
     }
 
-    /// Says whether any pod was created.
     async fn create(
         &self,
         key: &Key,
         snapshot: &Snapshot,
         plan: &Plan,
         object: &ObjectRef,
-        failures: &mut Vec<Error>,
-    ) -> bool {
+    ) -> Creations {
         if plan.create.is_empty() {
-            return false;
+            return Creations::default();
         }
         let maker = PodMaker::new(&snapshot.set, &snapshot.hash);
         let expected = (&*self.expectations, &*self.consistency);
         let body = |at: usize| maker.on(&plan.create[at].node).to_string().into();
-        let done = self
-            .control
+        self.control
             .create_all(object, key, expected, plan.create.len(), body)
-            .await;
-        failures.extend(done.failures.into_iter().map(Error::from));
-        done.created > 0
-    }
-
-    /// Says whether any pod was deleted.
-    async fn delete(
-        &self,
-        key: &Key,
-        plan: &Plan,
-        object: &ObjectRef,
-        failures: &mut Vec<Error>,
-    ) -> bool {
-        let deletions = plan.delete.iter();
-        let results =
-            join_all(deletions.map(|deletion| self.control.delete(object, &deletion.pod))).await;
-        let mut moved = false;
-        for (deletion, result) in plan.delete.iter().zip(results) {
-            let Err(error) = result else {
-                moved = true;
-                continue;
-            };
-            self.expectations
-                .deletion_observed(key, &deletion.pod.key());
-            if !error.is_not_found() {
-                failures.push(error.into());
-            }
-        }
-        moved
+            .await
     }
 }

@@ -34,7 +34,6 @@ use api::kinds::{Pod, ReplicaSet, ReplicaSetStatus, ReplicationController};
 use api::labels::Matcher;
 use api::{Gate, Key, LabelSet, MicroTime, Resource};
 use bytes::Bytes;
-use futures_util::future::join_all;
 use prometheus::Histogram;
 use runtime::events::ObjectRef;
 use runtime::metrics::Stability;
@@ -289,19 +288,15 @@ impl<K: ReplicaOwner> Replicas<K> {
         }
         self.expectations
             .expect_deletions(key, pods.iter().map(|pod| pod.key()));
-        let results = join_all(pods.iter().map(|pod| self.control.delete(&object, pod))).await;
-        let (mut failure, mut moved) = (None, false);
-        for (pod, result) in pods.iter().zip(results) {
-            let Err(error) = result else {
-                moved = true;
-                continue;
-            };
-            self.expectations.deletion_observed(key, &pod.key());
-            if !error.is_not_found() {
-                failure.get_or_insert(Error::from(error));
-            }
+        let pods = pods.iter().map(|pod| &**pod);
+        let done = self
+            .control
+            .delete_all(&object, key, &self.expectations, pods)
+            .await;
+        Outcome {
+            moved: done.deleted > 0,
+            failure: done.failures.into_iter().next().map(Error::from),
         }
-        Outcome { failure, moved }
     }
 }
 

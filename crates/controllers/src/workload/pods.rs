@@ -5,6 +5,7 @@ use api::kinds::Pod;
 use api::{Key, OwnerRef, Resource, Template};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Error};
+use futures_util::future::join_all;
 use runtime::events::{EventType, ObjectRef, Recorder};
 use runtime::{Expectations, slow_start};
 use serde::Deserialize;
@@ -92,6 +93,29 @@ impl PodControl {
         done
     }
 
+    /// Deletes these pods, and expects to see no more of those that could not be deleted.
+    pub async fn delete_all<'a>(
+        &self,
+        owner: &ObjectRef,
+        key: &Key,
+        expectations: &Expectations,
+        pods: impl Iterator<Item = &'a Pod> + Clone,
+    ) -> Deletions {
+        let results = join_all(pods.clone().map(|pod| self.delete(owner, pod))).await;
+        let mut done = Deletions::default();
+        for (pod, result) in pods.zip(results) {
+            let Err(error) = result else {
+                done.deleted += 1;
+                continue;
+            };
+            expectations.deletion_observed(key, &pod.key());
+            if !error.is_not_found() {
+                done.failures.push(error);
+            }
+        }
+        done
+    }
+
     /// Deletes this very pod, not another one of the same name.
     pub async fn delete(&self, owner: &ObjectRef, pod: &Pod) -> Result<(), Error> {
         let meta = &pod.metadata;
@@ -127,6 +151,14 @@ pub struct Creations {
     pub failures: Vec<Error>,
     /// Refused because the namespace is going away, which is no news to anyone.
     pub namespace_ends: Option<Error>,
+}
+
+/// What deleting pods came to. One that was gone already is neither.
+#[derive(Default)]
+pub struct Deletions {
+    pub deleted: usize,
+    /// All were reported as events.
+    pub failures: Vec<Error>,
 }
 
 impl Created {
