@@ -10,10 +10,11 @@ use api::names::cut;
 use api::{LabelSet, Meta, OwnerRef, Resource, Selector};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Error, Patch};
-use runtime::triggers::by_controller;
-use runtime::{IndexValue, Store};
+use runtime::Store;
 use serde::Serialize;
 use serde_json::value::RawValue;
+
+use super::candidates;
 
 /// The label that repeats the hash in a revision's name.
 pub const REVISION_HASH: &str = "controller.kubernetes.io/hash";
@@ -94,18 +95,11 @@ impl History {
     /// Revisions that the owner controls, and orphans of its namespace that `selector` matches:
     /// what [`Claimer::claim`](super::Claimer::claim) decides about.
     pub fn candidates(&self, owner: &Meta, selector: &Selector) -> Vec<Arc<ControllerRevision>> {
-        let index = by_controller();
-        let mut found = self
-            .revisions
-            .by(&index, &IndexValue::Uid(owner.uid.clone()));
-        let orphans = self
-            .revisions
-            .by(&index, &IndexValue::Text(owner.namespace.clone()));
-        found.extend(
-            orphans
-                .into_iter()
-                .filter(|orphan| selector.matches(&orphan.metadata.labels)),
-        );
+        let mut found = candidates(owner, &self.revisions);
+        found.retain(|held| {
+            let meta = &held.metadata;
+            meta.controller().is_some() || selector.matches(&meta.labels)
+        });
         found
     }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use api::Resource;
 use api::kinds::{ControllerRevision, RevisionData, StatefulSet};
 use expect_test::expect;
+use runtime::triggers::by_controller;
 use serde_json::{Value, json};
 use testkit::World;
 
