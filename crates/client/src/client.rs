@@ -171,6 +171,24 @@ impl Client {
         list::parse(&body).map_err(|source| Error::decode(&format!("GET {path}"), &body, source))
     }
 
+    /// Hands over all objects of a list, page by page.
+    pub async fn list_all<E: From<Error>>(
+        &self,
+        rt: &ResourceType,
+        namespace: &str,
+        mut options: ListOptions,
+        mut take: impl FnMut(Bytes) -> Result<(), E>,
+    ) -> Result<(), E> {
+        loop {
+            let page = self.list(rt, namespace, &options).await?;
+            page.items.into_iter().try_for_each(&mut take)?;
+            match page.continue_token {
+                Some(token) => options.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
     pub async fn watch(
         &self,
         rt: &ResourceType,

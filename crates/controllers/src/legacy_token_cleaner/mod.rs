@@ -29,6 +29,7 @@ use std::time::Duration;
 use api::decision::Line;
 use api::kinds::{ConfigMap, Pod, Secret, ServiceAccount};
 use api::{Istr, ObjectId, Resource, Time};
+use bytes::Bytes;
 use client::{Client, DeleteOptions, ListOptions, Patch};
 use runtime::controller::Tick;
 use runtime::{Context, Controller, Error, Loop, Next, Reconcile, Report, Store};
@@ -150,23 +151,22 @@ impl LegacyTokenCleaner {
 
     /// The names of all secrets that pods of a namespace use.
     async fn mounted(&self, namespace: &str) -> Result<BTreeSet<String>, String> {
-        let mut options = ListOptions {
+        let options = ListOptions {
             limit: Some(500),
             ..ListOptions::default()
         };
         let mut names = BTreeSet::new();
-        loop {
-            let page = self.reading.list(&Pod::TYPE, namespace, &options).await;
-            let page = page.map_err(|error| error.to_string())?;
-            for pod in &page.items {
-                let pod = serde_json::from_slice(pod).map_err(|error| error.to_string())?;
-                mounted_secrets(&pod, &mut names);
-            }
-            match page.continue_token {
-                Some(token) => options.continue_token = Some(token),
-                None => return Ok(names),
-            }
-        }
+        let take = |pod: Bytes| {
+            let pod = serde_json::from_slice(&pod);
+            let pod = pod.map_err(|error| Error::Retry(error.to_string()))?;
+            mounted_secrets(&pod, &mut names);
+            Ok::<(), Error>(())
+        };
+        self.reading
+            .list_all(&Pod::TYPE, namespace, options, take)
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(names)
     }
 
     async fn apply(&self, secret: &Secret, step: Step, report: &Report<'_>) {

@@ -129,24 +129,22 @@ impl NamespaceController {
         if !served.can("list") {
             return Ok(None);
         }
-        let mut options = ListOptions {
+        let options = ListOptions {
             limit: Some(PAGE),
             metadata_only: !is_pods(served),
             ..ListOptions::default()
         };
         let mut objects = Vec::new();
-        loop {
-            let client = &self.context.client;
-            let page = match client.list(&served.resource, namespace, &options).await {
-                Ok(page) => page,
-                Err(error) if is_unsupported(&error) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            objects.extend(page.items);
-            match page.continue_token {
-                Some(token) => options.continue_token = Some(token),
-                None => return Ok(Some(objects)),
-            }
+        let take = |object| {
+            objects.push(object);
+            Ok(())
+        };
+        let client = &self.context.client;
+        let listed = client.list_all(&served.resource, namespace, options, take);
+        match listed.await {
+            Ok(()) => Ok(Some(objects)),
+            Err(error) if is_unsupported(&error) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use api::collections::HashSet;
 use api::kinds::{PVC_PROTECTION, PersistentVolumeClaim, Pod};
 use api::{Istr, Resource, Uid};
+use bytes::Bytes;
 use client::{Client, ListOptions};
 use parking_lot::Mutex;
 use runtime::{Error, Store};
@@ -76,20 +77,18 @@ impl LivePods {
 }
 
 pub async fn list(client: &Client, namespace: &str) -> Result<Vec<Arc<Pod>>, Error> {
-    let mut options = ListOptions {
+    let options = ListOptions {
         limit: Some(PAGE),
         ..ListOptions::default()
     };
     let mut pods = Vec::new();
-    loop {
-        let page = client.list(&Pod::TYPE, namespace, &options).await?;
-        for item in &page.items {
-            let pod = Pod::decode(item).map_err(|error| Error::Retry(error.to_string()))?;
-            pods.push(Arc::new(pod));
-        }
-        match page.continue_token {
-            Some(token) => options.continue_token = Some(token),
-            None => return Ok(pods),
-        }
-    }
+    let take = |item: Bytes| {
+        let pod = Pod::decode(&item).map_err(|error| Error::Retry(error.to_string()))?;
+        pods.push(Arc::new(pod));
+        Ok::<(), Error>(())
+    };
+    client
+        .list_all(&Pod::TYPE, namespace, options, take)
+        .await?;
+    Ok(pods)
 }
