@@ -3,6 +3,8 @@
 //! The garbage collector and the namespace controller work on whatever there is, custom resources
 //! included. They ask through aggregated discovery: two requests for everything.
 
+mod monitor;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +15,9 @@ use futures_util::future::try_join;
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
 use serde::Deserialize;
+use tracing::warn;
+
+pub(crate) use monitor::Monitor;
 
 /// What was found, and which group versions could not be asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +98,29 @@ pub async fn refresh(client: &Client, known: &Known) -> Result<Known, DiscoveryE
     Ok(Known { found, tags })
 }
 
+/// As [`refresh`], for those who go on with what they know where the server cannot say: why, and what it does not know, goes
+/// to the log.
+pub(crate) async fn refresh_or_warn(client: &Client, known: &Known) -> Option<Known> {
+    let reason = match refresh(client, known).await {
+        Ok(known) if !known.found.resources.is_empty() => {
+            if let Some(failure) = known.found.failure() {
+                warn!(
+                    failure,
+                    "some groups were not discovered; what is known of them stays"
+                );
+            }
+            return Some(known);
+        }
+        Ok(_) => "discovery reports no resources".to_owned(),
+        Err(error) => client::describe(&error),
+    };
+    warn!(
+        reason,
+        "cannot ask for new kinds, going on with those that are known"
+    );
+    None
+}
+
 impl Discovery {
     /// Each resource once, in the version that the server prefers, if it knows all these verbs.
     pub fn preferred(&self, verbs: &[&str]) -> impl Iterator<Item = &Served> {
@@ -118,13 +146,17 @@ impl Discovery {
                 .resources
                 .iter()
                 .any(|served| served.resource == **resource);
-            let is_unknown = later.failed.iter().any(|failed| {
-                *failed.group == *resource.group && *failed.version == *resource.version
-            });
-            !stays && !is_unknown
+            !stays && !later.is_unknown(resource)
         };
         let resources = self.resources.iter().map(|served| &served.resource);
         resources.filter(is_missing).cloned().collect()
+    }
+
+    /// Could nobody say whether this is served?
+    pub(crate) fn is_unknown(&self, resource: &ResourceType) -> bool {
+        self.failed
+            .iter()
+            .any(|failed| *failed.group == *resource.group && *failed.version == *resource.version)
     }
 
     /// The resource of a group in the version that the server prefers.

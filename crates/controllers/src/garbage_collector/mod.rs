@@ -222,20 +222,13 @@ impl Collector {
     async fn sync_monitors_at(self: &Arc<Collector>, last: &mut Option<Instant>) -> bool {
         *last = Some(Instant::now());
         let before = self.served.lock().clone();
-        let known = match discovery::refresh(&self.context.client, &before).await {
-            Ok(known) if !known.found.resources.is_empty() => known,
-            Ok(_) => return self.sync_failed("discovery reports no resources"),
-            Err(error) => return self.sync_failed(&client::describe(&error)),
+        let Some(known) = discovery::refresh_or_warn(&self.context.client, &before).await else {
+            self.sync_errors.inc();
+            return false;
         };
         let found = Arc::clone(&known.found);
         if Arc::ptr_eq(&found, &before.found) && found.failed.is_empty() {
             return true;
-        }
-        if let Some(failure) = found.failure() {
-            warn!(
-                failure,
-                "some groups were not discovered; what is known of them stays"
-            );
         }
         let mut wanted: Vec<ResourceType> = found
             .preferred(&["delete", "list", "watch"])
@@ -243,12 +236,8 @@ impl Collector {
             .filter(|resource| !IGNORED.contains(&(&*resource.group, &*resource.plural)))
             .collect();
         let mut monitors = self.monitors.lock();
-        let unknown = |resource: &ResourceType| {
-            found.failed.iter().any(|failed| {
-                *failed.group == *resource.group && *failed.version == *resource.version
-            })
-        };
-        wanted.extend(monitors.resources().into_iter().filter(unknown));
+        let running = monitors.resources().into_iter();
+        wanted.extend(running.filter(|resource| found.is_unknown(resource)));
         let gone = before.found.missing_from(&found);
         *self.served.lock() = known;
         monitors.sync(&wanted, |resource| self.listener(resource));
@@ -269,15 +258,6 @@ impl Collector {
         for uid in waiting {
             self.to_delete.add(uid);
         }
-    }
-
-    fn sync_failed(&self, reason: &str) -> bool {
-        warn!(
-            reason,
-            "cannot ask for new kinds, going on with those that are known"
-        );
-        self.sync_errors.inc();
-        false
     }
 
     /// Feeds the graph with what is seen of one resource.

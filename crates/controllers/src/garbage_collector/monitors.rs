@@ -12,12 +12,7 @@ use runtime::Informers;
 use runtime::informer::{MetadataInformer, MetadataListener, Synced};
 
 use super::memory::Memory;
-
-struct Monitor {
-    /// Others read the stream, too.
-    shared: bool,
-    informer: Arc<dyn MetadataInformer>,
-}
+use crate::discovery::Monitor;
 
 /// All streams that run now.
 pub(super) struct Monitors {
@@ -41,30 +36,18 @@ impl Monitors {
         wanted: &[ResourceType],
         listener: impl Fn(&ResourceType) -> MetadataListener,
     ) {
-        // A shared stream costs nothing to keep, and listening twice would be a waste.
         self.running
-            .retain(|resource, monitor| monitor.shared || wanted.contains(resource));
+            .retain(|resource, monitor| monitor.is_shared || wanted.contains(resource));
         self.memory.keep(|resource| wanted.contains(resource));
         for resource in wanted {
             if self.running.contains_key(resource) {
                 continue;
             }
-            let monitor = self.start(resource, listener(resource));
+            let stream = || self.memory.stream(resource) as Arc<dyn MetadataInformer>;
+            let monitor = Monitor::of(&self.informers, resource, stream);
+            monitor.informer.on_metadata_change(listener(resource));
             self.running.insert(resource.clone(), monitor);
         }
-    }
-
-    /// Kinds that others cache are shared: which ones is known once all controllers are built.
-    fn start(&self, resource: &ResourceType, listener: MetadataListener) -> Monitor {
-        let (shared, informer) = match self.informers.of_resource(resource) {
-            Some(informer) => (true, informer),
-            None => (
-                false,
-                self.memory.stream(resource) as Arc<dyn MetadataInformer>,
-            ),
-        };
-        informer.on_metadata_change(listener);
-        Monitor { shared, informer }
     }
 
     /// What the cache says about one object.

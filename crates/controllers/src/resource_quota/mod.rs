@@ -46,7 +46,6 @@ use runtime::controller::Tick;
 use runtime::informer::{MetadataChange, MetadataListener, MetadataStreams};
 use runtime::rate_limit::Backoff;
 use runtime::{Change, Context, Error, Loop, Next, Queue, Reconcile, Report, Runnable, Store};
-use tracing::warn;
 
 use crate::oracle::View;
 use crate::workload::Consistency;
@@ -272,27 +271,9 @@ impl Quotas {
     /// more the watch is closed. False when the server could not be asked.
     async fn discover(&self) -> bool {
         let before = self.monitors.lock().served();
-        let known = match discovery::refresh(&self.context.client, &before).await {
-            Ok(known) if !known.found.resources.is_empty() => known,
-            Ok(_) => {
-                warn!("discovery reports no resources, going on with those that are known");
-                return false;
-            }
-            Err(error) => {
-                let error = client::describe(&error);
-                warn!(
-                    error,
-                    "cannot ask for new kinds, going on with those that are known"
-                );
-                return false;
-            }
+        let Some(known) = discovery::refresh_or_warn(&self.context.client, &before).await else {
+            return false;
         };
-        if let Some(failure) = known.found.failure() {
-            warn!(
-                failure,
-                "some groups were not discovered; what is known of them stays"
-            );
-        }
         let quotas = self.quotas.list();
         let mut monitors = self.monitors.lock();
         let new = monitors.update(known);

@@ -12,7 +12,7 @@ use api::{Istr, Resource, ResourceType};
 use runtime::Informers;
 use runtime::informer::{MetadataInformer, MetadataStreams};
 
-use crate::discovery::Known;
+use crate::discovery::{Known, Monitor};
 
 /// Core kinds that the controller caches in any case.
 const CACHED: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];
@@ -26,12 +26,6 @@ pub(super) struct Monitors {
     open: BTreeMap<ResourceType, Monitor>,
     /// Somebody names devices: then their classes matter.
     reads_devices: bool,
-}
-
-struct Monitor {
-    /// Others read it, too: it costs nothing to keep, and to listen twice would be a waste.
-    shared: bool,
-    informer: Arc<dyn MetadataInformer>,
 }
 
 /// A kind that is watched.
@@ -79,8 +73,7 @@ impl Monitors {
             .collect();
         // Groups that did not answer are unknown, not gone.
         for (name, resource) in &self.countable {
-            let mut failed = known.found.failed.iter();
-            if failed.any(|it| *it.group == *resource.group && *it.version == *resource.version) {
+            if known.found.is_unknown(resource) {
                 countable
                     .entry(name.clone())
                     .or_insert_with(|| resource.clone());
@@ -99,7 +92,7 @@ impl Monitors {
     pub(super) fn keep<'a>(&mut self, named: impl Iterator<Item = &'a Istr>) {
         let wanted: BTreeSet<ResourceType> = named.filter_map(|name| self.kind_of(name)).collect();
         self.open
-            .retain(|resource, monitor| monitor.shared || wanted.contains(resource));
+            .retain(|resource, monitor| monitor.is_shared || wanted.contains(resource));
     }
 
     /// Can anybody say how much of this is used?
@@ -143,16 +136,7 @@ impl Monitors {
             self.informers.of::<DeviceClass>();
             self.informers.of::<ResourceClaim>();
         }
-        match self.informers.of_resource(resource) {
-            Some(informer) => Monitor {
-                shared: true,
-                informer,
-            },
-            None => Monitor {
-                shared: false,
-                informer: self.streams.of(resource),
-            },
-        }
+        Monitor::of(&self.informers, resource, || self.streams.of(resource))
     }
 
     /// What device classes stand for; nothing before somebody names devices.
