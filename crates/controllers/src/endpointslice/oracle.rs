@@ -38,12 +38,8 @@ impl Oracle for EndpointSliceOracle {
     }
 
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
-        let slice = change.before::<FullSlice>().or(change.after());
-        let Some(slice) = slice.filter(|slice| slice.is_managed_by(CONTROLLER)) else {
+        let Some((key, counts)) = ready_in_slices(world, change, CONTROLLER) else {
             return no_business(DESCRIPTOR.name, change);
-        };
-        let Some((key, counts)) = ready_in_slices(world, change, &slice) else {
-            return Ok(());
         };
         if let Some(after) = change.after::<FullSlice>() {
             let published = after.ready_targets();

@@ -36,12 +36,8 @@ impl Oracle for MirroringOracle {
     }
 
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
-        let slice = change.before::<FullSlice>().or(change.after());
-        let Some(slice) = slice.filter(|slice| slice.is_managed_by(CONTROLLER)) else {
+        let Some((key, counts)) = ready_in_slices(world, change, CONTROLLER) else {
             return no_business(DESCRIPTOR.name, change);
-        };
-        let Some((key, counts)) = ready_in_slices(world, change, &slice) else {
-            return Ok(());
         };
         let is_behind = world.may_lag::<Endpoints>()
             || world.may_lag::<Service>()

@@ -133,13 +133,20 @@ pub fn slices_of(world: &World, service: &Key) -> Vec<Arc<FullSlice>> {
     slices
 }
 
-/// After a change of this slice: its service, and how many ready endpoints all slices of that had before and have now.
+/// After a change of a slice of this manager: its service, and how many ready endpoints all slices of that had before and have
+/// now. None after a change of anything else.
 pub fn ready_in_slices(
     world: &World,
     change: &Change,
-    slice: &FullSlice,
+    managed_by: &str,
 ) -> Option<(Key, (usize, usize))> {
-    let key = Key::new(&slice.metadata.namespace, slice.service()?);
+    let slice = change.before::<FullSlice>().or(change.after())?;
+    if !slice.is_managed_by(managed_by) {
+        return None;
+    }
+    // One that names no service is nobody's supply.
+    let service = slice.service().unwrap_or_default();
+    let key = Key::new(&slice.metadata.namespace, service);
     let ready = |slice: Arc<FullSlice>| slice.ready();
     let now: usize = slices_of(world, &key).into_iter().map(ready).sum();
     let (was, is) = (
