@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use api::{Clock, Gates, ResourceType, Rng};
+use api::{Clock, Gate, Gates, ResourceType, Rng};
 use client::Client;
 use futures_util::future::BoxFuture;
 use runtime::events::Recorder;
@@ -38,8 +38,10 @@ pub struct Descriptor {
     pub rate: (f64, u32),
     /// The component that its events come from; empty if it emits none.
     pub component: &'static str,
-    /// The kinds that it keeps in caches.
+    /// The kinds that it keeps in caches, whatever gates are on.
     pub caches: &'static [View],
+    /// Those that it keeps only where a gate is on, since the API server may not know them otherwise.
+    pub gated_caches: &'static [(Gate, View)],
     /// The kinds that its decisions are about; empty if they may be about any.
     pub decides_about: &'static [ResourceType],
     /// Its decisions are steps of a rollout: `preview` shows them on its timeline.
@@ -77,6 +79,7 @@ impl Descriptor {
             rate: (1.0, 1),
             component: "",
             caches: &[],
+            gated_caches: &[],
             decides_about: &[],
             in_preview: false,
             queues: &[],
@@ -107,6 +110,13 @@ impl Descriptor {
     pub(crate) const fn faster(mut self, rate: f64, burst: u32) -> Descriptor {
         self.rate = (rate, burst);
         self
+    }
+
+    /// The kinds that it keeps in caches where these gates are on.
+    pub fn cached(&self, gates: Gates) -> impl Iterator<Item = &'static View> + use<> {
+        let gated = self.gated_caches.iter();
+        let gated = gated.filter(move |(gate, _)| gates.enabled(*gate));
+        self.caches.iter().chain(gated.map(|(_, view)| view))
     }
 
     pub fn is_built(&self) -> bool {

@@ -4,11 +4,11 @@ use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{Clock, Rng, Time};
+use api::{Clock, Gate, Gates, Rng, Time};
 use client::Client;
 use controllers::csr_signing::CaSource;
 use controllers::garbage_collector::Memory;
-use controllers::{ALL, Environment};
+use controllers::{ALL, Descriptor, Environment};
 use runtime::informer::{MetadataStreams, StreamOptions};
 use runtime::{Decisions, Informers, Metrics};
 
@@ -75,6 +75,38 @@ fn label_values(metrics: &Metrics, family: &str, label: &str) -> BTreeSet<String
     values.map(|found| found.value().to_owned()).collect()
 }
 
+/// The kinds that a controller caches are those that its descriptor declares.
+fn check_caches(descriptor: &Descriptor, environment: &Environment) {
+    let gates = environment.gates;
+    let declared = descriptor.cached(gates);
+    let declared = declared.map(|view| view.resource.to_string());
+    let used = environment.informers.resources();
+    let used: BTreeSet<String> = used.iter().map(ToString::to_string).collect();
+    let name = descriptor.name;
+    assert_eq!(
+        declared.collect::<BTreeSet<_>>(),
+        used,
+        "caches of {name} with {gates:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_controller_caches_with_any_gates_is_declared() {
+    for descriptor in controllers::built() {
+        for is_on in [true, false] {
+            let all = Gate::ALL.iter();
+            let gates = all.fold(Gates::default(), |gates, gate| gates.with(*gate, is_on));
+            let environment = Environment {
+                gates,
+                ..environment(&Metrics::new())
+            };
+            let built = descriptor.build(&environment, silence());
+            assert!(built.is_some(), "{}", descriptor.name);
+            check_caches(descriptor, &environment);
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_a_descriptor_declares_is_what_its_controller_uses() {
     for descriptor in controllers::built() {
@@ -84,13 +116,7 @@ async fn what_a_descriptor_declares_is_what_its_controller_uses() {
         let built = built.unwrap_or_else(|| panic!("{name} is built with the default flags"));
         assert_eq!(built.controller.name, name);
 
-        let declared = descriptor
-            .caches
-            .iter()
-            .map(|view| view.resource.to_string());
-        let used = environment.informers.resources();
-        let used: BTreeSet<String> = used.iter().map(ToString::to_string).collect();
-        assert_eq!(declared.collect::<BTreeSet<_>>(), used, "caches of {name}");
+        check_caches(descriptor, &environment);
 
         let declared = descriptor.queues.iter().map(ToString::to_string);
         let used = label_values(&metrics, "workqueue_depth", "name");
@@ -137,7 +163,10 @@ fn every_controller_that_is_built_has_an_oracle_for_the_simulator() {
 /// A second view of a kind is a second watch, and every object of it once more in memory.
 #[test]
 fn no_kind_is_cached_in_two_views() {
-    let views = ALL.iter().flat_map(|one| one.caches);
+    let views = ALL.iter().flat_map(|one| {
+        let gated = one.gated_caches.iter().map(|(_, view)| view);
+        one.caches.iter().chain(gated)
+    });
     let views: BTreeSet<(String, TypeId)> = views
         .map(|view| (view.resource.to_string(), view.type_id()))
         .collect();

@@ -116,9 +116,10 @@ impl Oracles {
         let of: BTreeMap<&'static str, Box<dyn Oracle>> = built
             .filter_map(|descriptor| Some((descriptor.name, descriptor.oracle?())))
             .collect();
-        let caches = controllers::built().flat_map(|descriptor| descriptor.caches.to_vec());
-        let asked_for = of.values().flat_map(|oracle| oracle.views());
         let options = default_options();
+        let gates = options.gates.for_controllers();
+        let caches = controllers::built().flat_map(|descriptor| descriptor.cached(gates));
+        let asked_for = of.values().flat_map(|oracle| oracle.views());
         let requests_since = clock.now();
         let views = Views::new(clock.clone(), injector.clone());
         let (requests, run) = (
@@ -126,7 +127,7 @@ impl Oracles {
             Run {
                 clock,
                 skew: Duration::ZERO,
-                gates: options.gates.for_controllers(),
+                gates,
                 config: options.config.controllers.clone(),
                 root_ca: ROOT_CA,
                 has_lag: false,
@@ -141,7 +142,7 @@ impl Oracles {
         );
         let oracles = Oracles(
             Arc::new(Mutex::new(Inner {
-                world: World::new(run, caches.chain(asked_for)),
+                world: World::new(run, caches.cloned().chain(asked_for)),
                 of,
                 history: History::default(),
                 views,

@@ -321,6 +321,7 @@ impl<'a> Run<'a> {
     async fn rest(&mut self) -> Result<(), String> {
         let (oracles, trace) = (self.cluster.oracles(), self.cluster.trace());
         oracles.check_converged()?;
+        oracles.check_decisions(&self.cluster.decisions)?;
         trace.begin_rest();
         tokio::time::sleep(REST).await;
         trace.check_rest(oracles.may_complain())?;

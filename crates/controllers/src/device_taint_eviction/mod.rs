@@ -59,6 +59,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         View::of::<ResourceClaim>(),
         View::of::<ResourceSlice>(),
     ],
+    gated_caches: &[(Gate::DRADeviceTaintRules, View::of::<DeviceTaintRule>())],
     decides_about: &[Pod::TYPE, DeviceTaintRule::TYPE],
     queues: &["device-taint-eviction-controller"],
     metrics: &["device_taint_eviction_controller_"],

@@ -90,6 +90,10 @@ pub use snapshot::{Remembered, Snapshot};
 pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "job-controller",
     caches: &[View::of::<Job>(), View::of::<Pod>()],
+    gated_caches: &[
+        (Gate::WorkloadWithJob, View::of::<GangWorkload>()),
+        (Gate::WorkloadWithJob, View::of::<PodGroup>()),
+    ],
     decides_about: &[Job::TYPE],
     in_preview: true,
     queues: &["job", "job_orphan_pod"],

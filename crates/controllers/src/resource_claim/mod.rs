@@ -62,6 +62,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         View::of::<ResourceClaim>(),
         View::of::<ResourceClaimTemplate>(),
     ],
+    gated_caches: &[(Gate::DRAWorkloadResourceClaims, View::of::<PodGroup>())],
     decides_about: &[Pod::TYPE, ResourceClaim::TYPE, PodGroup::TYPE],
     queues: &["resource_claim"],
     metrics: &["resourceclaim_controller_"],

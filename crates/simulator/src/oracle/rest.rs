@@ -1,10 +1,11 @@
 //! What must hold when nothing changes any more.
 
+use api::decision::Decided;
 use api::kinds::Pod;
-use api::{Key, Meta};
+use api::{Key, Meta, ResourceType};
 use controllers::Descriptor;
 use controllers::oracle::{Oracle, Verdict, View};
-use runtime::{Informers, Metrics};
+use runtime::{Decisions, Informers, Metrics};
 
 use super::{Inner, Oracles, views};
 
@@ -55,6 +56,32 @@ impl Oracles {
         // Leases, which are not among them, are renewed all the time: at any moment one may be on its way to the cache.
         let views: Vec<View> = views::cached().cloned().collect();
         inner.world.check_caches(&views, informers)
+    }
+
+    /// Is every decision about an object of a kind that its controller declares, and by its uid?
+    pub(crate) fn check_decisions(&self, decisions: &Decisions) -> Verdict {
+        self.lock().checks += 1;
+        for Decided {
+            controller, object, ..
+        } in decisions.about(|_, _| true)
+        {
+            let declared = controllers::find(&controller).map(|found| found.decides_about);
+            let is_kind =
+                |kind: &ResourceType| kind.kind == object.kind && kind.group == object.group;
+            let is_declared =
+                declared.is_some_and(|kinds| kinds.is_empty() || kinds.iter().any(is_kind));
+            if !is_declared {
+                return Err(format!(
+                    "{controller} does not declare that it decides about {object}"
+                ));
+            }
+            if object.uid.is_empty() {
+                return Err(format!(
+                    "{controller} decides about {object} without its uid"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Has a manager finished everything? One that stands by has not begun.

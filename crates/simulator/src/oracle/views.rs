@@ -307,7 +307,8 @@ impl Look<'_> {
 pub(super) fn cached() -> impl Iterator<Item = &'static View> {
     let options = default_options();
     let running = select(&options.config.generic.controllers, &options.gates);
-    let views = running.into_iter().flat_map(|it| it.caches);
+    let gates = options.gates.for_controllers();
+    let views = running.into_iter().flat_map(move |it| it.cached(gates));
     views.filter(|view| view.resource != Lease::TYPE)
 }
 
