@@ -118,77 +118,26 @@ pub struct Controllers {
 const RETRIES: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60));
 
 pub fn controller(context: &Context, workers: usize) -> Controllers {
-    let jobs = context.informers.store::<Job>();
-    let pods = context.informers.store::<Pod>();
-    let consistency = Consistency::gated(
-        context,
-        Gate::StaleControllerConsistencyJob,
-        "job_controller_stale_sync_skips_total",
-    );
-    let gangs = GangCaches::new(context);
-    let mut consistency = consistency.of::<Job>(context).of::<Pod>(context);
-    if gangs.is_some() {
-        let with_workloads = consistency.of::<GangWorkload>(context);
-        consistency = with_workloads.of::<PodGroup>(context);
-    }
-    let consistency = Arc::new(consistency);
-    let expectations = Expectations::watched(&context.metrics, context.controller);
-    let states = Arc::new(JobStates::new(expectations.clone(), consistency.clone()));
-    let metrics = Arc::new(JobMetrics::new(&context.metrics));
+    let jobs = Jobs::new(context);
     let orphans = Loop::on::<Key>(context, RETRIES)
         .queue("job_orphan_pod")
         .reads::<Job>()
         .reads::<Pod>()
         .workers(workers);
     let finalizers = Arc::new(Finalizers {
-        jobs: jobs.clone(),
-        pods: pods.clone(),
+        jobs: jobs.jobs.clone(),
+        pods: jobs.pods.clone(),
         orphans: orphans.handle(),
-        states: states.clone(),
-        metrics: metrics.clone(),
+        states: jobs.states.clone(),
+        metrics: jobs.metrics.clone(),
     });
-    let (of_jobs, of_pods, counted) = (finalizers.clone(), finalizers, metrics.clone());
-    let gates = context.gates;
-    let mut jobs_loop = Loop::on_objects::<Job>(context, RETRIES).queue("job");
-    if gangs.is_some() {
-        // UPSTREAM: what becomes of them is seen at the next sync; they wake no job.
-        jobs_loop = jobs_loop.reads::<GangWorkload>().reads::<PodGroup>();
-    }
-    let jobs_loop = jobs_loop
-        .watches::<Job>(move |change, queue| {
-            wake(&change, queue, &counted, gates);
-            of_jobs.on_job(change);
-        })
-        .owns(
-            Owns::<Pod, Job>::selected_by(selects)
-                .expecting(&expectations)
-                .finished(|job| job.finished().is_some())
-                .batched(BATCH),
-        )
-        .watches::<Pod>(move |change, _| of_pods.on_pod(change))
-        .workers(workers)
-        .reconciler(Driver::new(
-            context,
-            &consistency,
-            Some(&expectations),
-            Jobs {
-                control: PodControl::new(context.client.clone(), context.recorder.clone()),
-                jobs: jobs.clone(),
-                pods: pods.clone(),
-                gangs,
-                context: context.clone(),
-                states,
-                metrics,
-            },
-        ));
-    Controllers {
-        jobs: jobs_loop,
-        orphans: orphans.reconciler(OrphanPods {
-            context: context.clone(),
-            jobs,
-            pods,
-        }),
-    }
+    let orphans = orphans.reconciler(OrphanPods {
+        context: context.clone(),
+        jobs: jobs.jobs.clone(),
+        pods: jobs.pods.clone(),
+    });
+    let jobs = jobs.watching(finalizers, workers);
+    Controllers { jobs, orphans }
 }
 
 /// A change of the spec wakes a job at once; its status, only after a moment, so that many pods that end together are
@@ -223,6 +172,65 @@ pub struct Jobs {
     control: PodControl,
     states: Arc<JobStates>,
     metrics: Arc<JobMetrics>,
+}
+
+impl Jobs {
+    fn new(context: &Context) -> Jobs {
+        let jobs = context.informers.store::<Job>();
+        let pods = context.informers.store::<Pod>();
+        let consistency = Consistency::gated(
+            context,
+            Gate::StaleControllerConsistencyJob,
+            "job_controller_stale_sync_skips_total",
+        );
+        let gangs = GangCaches::new(context);
+        let mut consistency = consistency.of::<Job>(context).of::<Pod>(context);
+        if gangs.is_some() {
+            let with_workloads = consistency.of::<GangWorkload>(context);
+            consistency = with_workloads.of::<PodGroup>(context);
+        }
+        let expectations = Expectations::watched(&context.metrics, context.controller);
+        Jobs {
+            context: context.clone(),
+            jobs,
+            pods,
+            gangs,
+            control: PodControl::new(context.client.clone(), context.recorder.clone()),
+            states: Arc::new(JobStates::new(expectations, Arc::new(consistency))),
+            metrics: Arc::new(JobMetrics::new(&context.metrics)),
+        }
+    }
+
+    /// The loop of jobs.
+    fn watching(self, finalizers: Arc<Finalizers>, workers: usize) -> Controller {
+        let (context, states) = (self.context.clone(), self.states.clone());
+        let (of_jobs, of_pods, metrics) = (finalizers.clone(), finalizers, self.metrics.clone());
+        let mut building = Loop::on_objects::<Job>(&context, RETRIES).queue("job");
+        if self.gangs.is_some() {
+            // UPSTREAM: what becomes of them is seen at the next sync; they wake no job.
+            building = building.reads::<GangWorkload>().reads::<PodGroup>();
+        }
+        let gates = context.gates;
+        building
+            .watches::<Job>(move |change, queue| {
+                wake(&change, queue, &metrics, gates);
+                of_jobs.on_job(change);
+            })
+            .owns(
+                Owns::<Pod, Job>::selected_by(selects)
+                    .expecting(&states.expectations)
+                    .finished(|job| job.finished().is_some())
+                    .batched(BATCH),
+            )
+            .watches::<Pod>(move |change, _| of_pods.on_pod(change))
+            .workers(workers)
+            .reconciler(Driver::new(
+                &context,
+                &states.consistency,
+                Some(&states.expectations),
+                self,
+            ))
+    }
 }
 
 /// Where the job stands, and what follows.
