@@ -15,7 +15,7 @@ use runtime::metrics::Metrics;
 use runtime::{Context, Decisions, Informers, Runnable, Stop};
 
 use crate::Config;
-use crate::oracle::{Actions, NewOracle, View};
+use crate::oracle::{Actions, NewOracle, View, Workloads};
 
 /// One controller of kube-controller-manager.
 #[derive(Clone, Copy)]
@@ -54,8 +54,10 @@ pub struct Descriptor {
     pub build: Option<Build>,
     /// What must hold of what it looks after. The simulator runs no controller without.
     pub oracle: Option<NewOracle>,
-    /// What users do to what it looks after, beyond what the simulator's workloads do anyway.
+    /// What users do to what it looks after, beyond its workloads.
     pub actions: &'static [Actions],
+    /// How users run things by what it looks after.
+    pub workloads: &'static [Workloads],
 }
 
 /// None where the configuration turns the controller off.
@@ -87,6 +89,7 @@ impl Descriptor {
             build: None,
             oracle: None,
             actions: &[],
+            workloads: &[],
         }
     }
 

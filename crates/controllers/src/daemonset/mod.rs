@@ -23,6 +23,7 @@
 //! old pod on a node that no longer exists does not hold up a surge; a sync that relabels pods ends
 //! there, so that no update deletes them for the label they had.
 
+mod actions;
 mod apply;
 mod backoff;
 mod eligibility;
@@ -87,6 +88,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, workers).into())
     }),
     oracle: Some(|| Box::<DaemonSetOracle>::default()),
+    workloads: &[actions::WORKLOADS],
     ..Descriptor::named("daemonset-controller", "daemonset", "daemon-set-controller")
 };
 

@@ -1,11 +1,35 @@
-//! What users do with Deployments beyond what they do with every workload.
+//! What users do with Deployments.
 
 use api::kinds::{Deployment, ROLLBACK_TO};
+use api::{Resource, Rng};
 use serde_json::{Value, json};
 
-use crate::oracle::{Actions, Draw, UserAction};
+use crate::oracle::workloads::{Changes, amount, draw_object};
+use crate::oracle::{Actions, Draw, UserAction, Workloads};
 
 pub(super) const ACTIONS: [Actions; 2] = [Actions::of(roll_back), Actions::of(resize)];
+
+pub(super) const WORKLOADS: Workloads = Workloads {
+    resource: Deployment::TYPE,
+    draw: |rng, target, app| {
+        let mut object = draw_object(rng, target, app, true);
+        let spec = &mut object["spec"];
+        spec["strategy"] = strategy(rng);
+        spec["revisionHistoryLimit"] = json!(rng.below(4));
+        if rng.chance(4) {
+            spec["progressDeadlineSeconds"] = json!(20 + rng.below(60));
+        }
+        object
+    },
+    change: |rng, versions| {
+        let changes = Changes {
+            is_scaled: true,
+            rolls_out: true,
+            own: change,
+        };
+        changes.draw(rng, versions)
+    },
+};
 
 /// A Deployment gets two more versions, and goes back: to the one before, to the first, or to one that never was.
 fn roll_back(draw: &Draw<'_>) -> Vec<UserAction> {
@@ -62,4 +86,32 @@ fn version(number: usize) -> Value {
     json!({"spec": {"template": {
         "metadata": {"labels": labels}, "spec": {"containers": [container]},
     }}})
+}
+
+fn change(rng: &Rng, choice: usize) -> Option<(Value, String)> {
+    match choice {
+        3 => {
+            let paused = rng.chance(2);
+            let what = if paused { "pauses" } else { "resumes" };
+            Some((json!({"spec": {"paused": paused}}), what.to_owned()))
+        }
+        4 => {
+            let strategy = strategy(rng);
+            let what = format!("sets the strategy to {strategy}");
+            Some((json!({"spec": {"strategy": strategy}}), what))
+        }
+        _ => None,
+    }
+}
+
+fn strategy(rng: &Rng) -> Value {
+    if rng.chance(4) {
+        return json!({"type": "Recreate", "rollingUpdate": null});
+    }
+    // One of the two must not be zero.
+    let (surge, unavailable) = match rng.chance(2) {
+        true => (amount(rng, 1), amount(rng, 0)),
+        false => (amount(rng, 0), amount(rng, 1)),
+    };
+    json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}})
 }

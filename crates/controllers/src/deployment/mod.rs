@@ -87,6 +87,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     }),
     oracle: Some(|| Box::<DeploymentOracle>::default()),
     actions: &actions::ACTIONS,
+    workloads: &[actions::WORKLOADS],
     ..Descriptor::named(
         "deployment-controller",
         "deployment",

@@ -27,6 +27,7 @@
 //! created is not counted as created in the metrics; in a namespace that is going away pods that were
 //! refused do not count as active; a job that is being deleted gets no Workload and no PodGroup.
 
+mod actions;
 mod apply;
 mod assess;
 mod backoff;
@@ -77,6 +78,7 @@ use crate::workload::{
     candidates,
 };
 
+pub use actions::doubt_if_killed;
 pub use assess::{Assessment, assess};
 pub use invariants::{
     awaits_successor, born_well, came_to_an_end, converged, counted_once, finalizer_removed,
@@ -105,6 +107,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(Runnable::together(ctx.controller, loops))
     }),
     oracle: Some(|| Box::<JobOracle>::default()),
+    workloads: &[actions::WORKLOADS],
     ..Descriptor::named("job-controller", "job", "job-controller")
 };
 

@@ -11,6 +11,7 @@ mod calm;
 mod change;
 mod checks;
 mod history;
+pub mod workloads;
 mod world;
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub(crate) use checks::{
 };
 pub(crate) use history::{Disturbances, Generations, Losses};
 pub use history::{LAG, REACTION, SLOW_REACTION};
+pub use workloads::Workloads;
 pub use world::{Lag, Raw, Run, Sight, Tally, View, World};
 
 /// The problem, in words that name the objects.

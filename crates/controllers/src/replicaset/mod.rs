@@ -17,6 +17,7 @@
 //! status of a set that is changing fast are written at most once in 100 ms, never later than that
 //! after the last change, and a large set is not looked at more often.
 
+mod actions;
 mod invariants;
 mod owner;
 mod plan;
@@ -67,6 +68,7 @@ pub const REPLICA_SET: Descriptor = Descriptor {
         Some(controller::<ReplicaSet>(ctx, workers).into())
     }),
     oracle: Some(|| Box::new(ReplicaOracle::<ReplicaSet>::default())),
+    workloads: &[actions::REPLICA_SETS],
     ..Descriptor::named(
         "replicaset-controller",
         "replicaset",
@@ -87,6 +89,7 @@ pub const REPLICATION_CONTROLLER: Descriptor = Descriptor {
         Some(controller::<ReplicationController>(ctx, workers).into())
     }),
     oracle: Some(|| Box::new(ReplicaOracle::<ReplicationController>::default())),
+    workloads: &[actions::REPLICATION_CONTROLLERS],
     ..Descriptor::named(
         "replicationcontroller-controller",
         "replicationcontroller",

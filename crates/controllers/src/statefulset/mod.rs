@@ -25,6 +25,7 @@
 //! the claims changed; and, as an option that is off by default, a pod of a superseded revision that is
 //! not ready and holds up the others is replaced (upstream waits for it for ever).
 
+mod actions;
 mod apply;
 mod claims;
 mod identity;
@@ -94,6 +95,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Some(controller(ctx, ctx.workers(config.concurrent_syncs), &options).into())
     }),
     oracle: Some(|| Box::<StatefulSetOracle>::default()),
+    workloads: &[actions::WORKLOADS],
     ..Descriptor::named(
         "statefulset-controller",
         "statefulset",

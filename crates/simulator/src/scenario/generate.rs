@@ -6,11 +6,12 @@ use std::time::Duration;
 use api::kinds::Pod;
 use api::{Resource, ResourceType, Rng};
 use client::Propagation;
+use controllers::job::doubt_if_killed;
 use controllers::oracle::{Actions, Draw};
 use serde_json::json;
 
-use super::workloads::{Workload, draw, draw_change, draw_kind};
-use super::{Action, Fault, Scenario, Step, Target, UserAction, jobs};
+use super::workloads::{Workload, draw_kind};
+use super::{Action, Fault, Scenario, Step, Target, UserAction};
 use crate::cluster::ZONES;
 use crate::faults::FaultRates;
 
@@ -130,8 +131,9 @@ impl Draft {
     fn create(&mut self) -> UserAction {
         let number = self.workloads.len();
         let namespace = NAMESPACES[usize::from(self.rng.chance(4))];
+        let kind = draw_kind(&self.rng);
         let target = Target {
-            resource: draw_kind(&self.rng),
+            resource: kind.resource.clone(),
             namespace,
             name: format!("w{number}"),
         };
@@ -144,8 +146,9 @@ impl Draft {
         // Overlapping selectors are a mistake that users make.
         let shared = number > 0 && self.rng.chance(12);
         let app = if shared { "w0" } else { target.name.as_str() }.to_owned();
-        let object = draw(&self.rng, &target, &app);
+        let object = (kind.draw)(&self.rng, &target, &app);
         self.workloads.push(Workload {
+            kind,
             target: target.clone(),
             app,
             versions: vec![0],
@@ -159,7 +162,8 @@ impl Draft {
         let nth = self.rng.below(6);
         match self.rng.below(20) {
             0..=9 => {
-                let (patch, what) = draw_change(&self.rng, &mut self.workloads[chosen]);
+                let workload = &mut self.workloads[chosen];
+                let (patch, what) = (workload.kind.change)(&self.rng, &mut workload.versions);
                 UserAction::Change(target, patch, what)
             }
             10 | 11 => UserAction::DeletePod(target, nth),
@@ -258,7 +262,7 @@ impl Draft {
         }
         for step in &mut self.steps {
             if let Action::User(UserAction::Create(_, object)) = &mut step.action {
-                jobs::doubt_if_killed(object, &killed);
+                doubt_if_killed(object, &killed);
             }
         }
     }
@@ -287,7 +291,8 @@ impl Draft {
         ][self.rng.below(3)];
         if self.rng.chance(2) {
             let later = self.at + Duration::from_millis(500 + self.rng.below(8000) as u64);
-            let mut object = draw(&self.rng, &target, &self.workloads[chosen].app);
+            let workload = &self.workloads[chosen];
+            let mut object = (workload.kind.draw)(&self.rng, &target, &workload.app);
             if let Some(spec) = object["spec"].as_object_mut() {
                 // UPSTREAM: pods that were orphaned without claims cannot be given any, and a StatefulSet
                 // that adopts them tries forever.

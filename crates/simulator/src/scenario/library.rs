@@ -10,7 +10,7 @@ use api::{Resource, ResourceType, Rng};
 use client::Propagation;
 use serde_json::{Value, json};
 
-use super::workloads::version_patch;
+use super::version_patch;
 use super::{Action, Fault, Scenario, Step, Target, UserAction};
 use crate::faults::FaultRates;
 

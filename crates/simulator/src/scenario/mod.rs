@@ -6,7 +6,6 @@
 //! should have ended.
 
 mod generate;
-mod jobs;
 pub mod library;
 pub mod paces;
 mod workloads;
@@ -18,7 +17,7 @@ pub use controllers::oracle::{Labelled, Target, UserAction};
 
 use crate::faults::FaultRates;
 
-pub(crate) use workloads::{GOOD_VERSION, version_patch};
+pub(crate) use controllers::oracle::workloads::{GOOD_VERSION, version_patch};
 
 /// Enough for any run with a handful of pods.
 const CHANGES_MAX: u64 = 6000;

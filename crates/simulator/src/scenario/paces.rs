@@ -7,7 +7,7 @@ use api::kinds::Deployment;
 use serde_json::json;
 
 use super::library::{LIBRARY, deployment, object, target};
-use super::workloads::version_patch;
+use super::version_patch;
 use super::{Action, Fault, Scenario, Step, Target, UserAction};
 
 /// So many nodes, and Deployments of so many pods each: the 200 pods that figures speak of.

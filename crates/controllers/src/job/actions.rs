@@ -1,13 +1,20 @@
-//! Random legal jobs, and what users do to them.
+//! What users do with Jobs: random legal ones, and changes to them.
 //!
 //! How a job ends may depend on when its pods were deleted, on deadlines and on luck. Where it cannot, the label
 //! [`CERTAIN`] says so, and its end must be the same with and without faults.
 
-use api::Rng;
-use controllers::job::CERTAIN;
+use api::kinds::Job;
+use api::{Resource, Rng};
 use serde_json::{Value, json};
 
-use super::Target;
+use super::oracle::CERTAIN;
+use crate::oracle::{Target, Workloads};
+
+pub(super) const WORKLOADS: Workloads = Workloads {
+    resource: Job::TYPE,
+    draw,
+    change: |rng, _| change(rng),
+};
 
 /// More failures than faults can make in a run: pods that are deleted or lost count as failed.
 const GENEROUS: usize = 100;
@@ -24,7 +31,7 @@ enum Fate {
     OneFails,
 }
 
-pub(super) fn draw_job(rng: &Rng, target: &Target, app: &str) -> Value {
+fn draw(rng: &Rng, target: &Target, app: &str) -> Value {
     let completions = (!rng.chance(4)).then(|| 1 + rng.below(COMPLETIONS_MAX));
     let indexed = completions.is_some() && rng.chance(2);
     let fate = match rng.below(5) {
@@ -51,18 +58,15 @@ pub(super) fn draw_job(rng: &Rng, target: &Target, app: &str) -> Value {
     if rng.chance(4) {
         spec["ttlSecondsAfterFinished"] = json!(rng.below(40));
     }
-    let mut metadata = json!({"name": target.name, "namespace": target.namespace});
+    let mut object = target.object(json!({"spec": spec}));
     if certain {
-        metadata["labels"] = json!({CERTAIN: "true"});
+        object["metadata"]["labels"] = json!({CERTAIN: "true"});
     }
-    json!({
-        "apiVersion": target.resource.api_version(), "kind": "Job",
-        "metadata": metadata, "spec": spec,
-    })
+    object
 }
 
 /// Takes the label from a job that was to fail, if its pods are among those that somebody kills.
-pub(super) fn doubt_if_killed(object: &mut Value, killed: &[String]) {
+pub fn doubt_if_killed(object: &mut Value, killed: &[String]) {
     let template = &object["spec"]["template"]["metadata"];
     let app = template["labels"]["app"].as_str();
     let is_killed = app.is_some_and(|app| killed.iter().any(|killed| killed == app));
@@ -78,7 +82,7 @@ pub(super) fn doubt_if_killed(object: &mut Value, killed: &[String]) {
 }
 
 /// A change that is legal at any time: the patch, and what it is in words.
-pub(super) fn draw_job_change(rng: &Rng) -> (Value, String) {
+fn change(rng: &Rng) -> (Value, String) {
     match rng.below(4) {
         0 | 1 => {
             let parallelism = rng.below(5);
