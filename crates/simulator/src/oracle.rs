@@ -29,6 +29,7 @@ use crate::scenario::Scenario;
 use events::Events;
 use history::History;
 use views::Views;
+pub(crate) use views::cached;
 
 /// The oracles of all controllers, and the laws between them. Clones share them.
 #[derive(Clone)]

@@ -304,7 +304,7 @@ impl Look<'_> {
 
 /// What the controllers that run cache, but for leases, which are renewed all the time. The cache of one that does not run
 /// stays empty, whatever there is.
-pub(super) fn cached() -> impl Iterator<Item = &'static View> {
+pub(crate) fn cached() -> impl Iterator<Item = &'static View> {
     let options = default_options();
     let running = select(&options.config.generic.controllers, &options.gates);
     let gates = options.gates.for_controllers();

@@ -14,6 +14,7 @@ use super::workloads::{Workload, draw_kind};
 use super::{Action, Fault, Scenario, Step, Target, UserAction};
 use crate::cluster::ZONES;
 use crate::faults::FaultRates;
+use crate::oracle::cached;
 
 /// The namespace that is there from the start, and the one that comes and goes.
 const NAMESPACES: [&str; 2] = ["default", "shop"];
@@ -36,21 +37,6 @@ const MISSED: Duration = Duration::from_secs(60);
 
 /// Longer than the time from the end of a workload to the pod that comes after it.
 const UNSEEN_END: Duration = Duration::from_secs(15);
-
-/// Kinds whose watches can fail one by one.
-const WATCHED: [&str; 11] = [
-    "pods",
-    "pods",
-    "replicasets",
-    "replicationcontrollers",
-    "deployments",
-    "statefulsets",
-    "daemonsets",
-    "jobs",
-    "controllerrevisions",
-    "nodes",
-    "namespaces",
-];
 
 impl Scenario {
     pub fn from_seed(seed: u64) -> Scenario {
@@ -345,7 +331,10 @@ impl Draft {
     fn fault(&mut self) {
         // What users are busy with is where an old view does harm.
         let plural = match self.rng.chance(2) {
-            true => WATCHED[self.rng.below(WATCHED.len())],
+            true => {
+                let watched = watched();
+                watched[self.rng.below(watched.len())]
+            }
             false => {
                 let busy = &self.workloads[self.rng.below(self.workloads.len())];
                 plural_of(&busy.target.resource)
@@ -427,6 +416,12 @@ impl Draft {
 fn actions_that(take: impl Fn(Duration) -> bool) -> Vec<Actions> {
     let all = controllers::built().flat_map(|descriptor| descriptor.actions);
     all.filter(|actions| take(actions.takes)).copied().collect()
+}
+
+/// Kinds whose watches may fail one by one: each as often as there are controllers that cache it.
+fn watched() -> Vec<&'static str> {
+    let cached = cached().map(|view| plural_of(&view.resource));
+    cached.collect()
 }
 
 fn plural_of(resource: &ResourceType) -> &'static str {
