@@ -311,12 +311,12 @@ fn cached(installation: &Installation, options: &Options) -> Result<Vec<Phase>> 
     )?;
     let accounts = "/api/v1/namespaces/foreign/serviceaccounts";
     api.create(accounts, &json!({"metadata": {"name": "default"}}))?;
-    let mut phases = look_at_caches(&mut stage, options, false, ("empty", pods))?;
+    let mut phases = measure_caches(&mut stage, options, false, ("empty", pods))?;
     create_foreign_pods(&stage.cluster, pods)?;
     for round in 1..=options.rounds {
         eprintln!("cached round {round} of {}", options.rounds);
         let reverse = round % 2 == 0;
-        phases.extend(look_at_caches(
+        phases.extend(measure_caches(
             &mut stage,
             options,
             reverse,
@@ -327,7 +327,7 @@ fn cached(installation: &Installation, options: &Options) -> Result<Vec<Phase>> 
 }
 
 /// Starts each manager in turn and measures it once its caches are full.
-fn look_at_caches(
+fn measure_caches(
     stage: &mut Stage,
     options: &Options,
     reverse: bool,

@@ -52,7 +52,7 @@ const MAX_RETRIES: u32 = 10;
 /// it then lives is the server's choice.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// From here on a request that waits for another migration is worth a log line.
+/// From here on a request that waits for the rate limit is worth a log line.
 // UPSTREAM: client-go's threshold for the same message at the default log level.
 const NOTABLE_WAIT: Duration = Duration::from_secs(1);
 

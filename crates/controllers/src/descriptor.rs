@@ -127,7 +127,11 @@ impl Descriptor {
     }
 
     /// Puts the controller together, with a client of its own; none where the configuration turns it off.
-    pub fn build(&'static self, environment: &Environment, client: Client) -> Option<Built> {
+    pub fn build(
+        &'static self,
+        environment: &Environment,
+        client: Client,
+    ) -> Option<ControllerWithEvents> {
         let build = self.build?;
         let (recorder, writer) = Recorder::new(
             self.component,
@@ -153,7 +157,7 @@ impl Descriptor {
         };
         let controller = build(&context)?;
         let (stopper, stop) = Stop::new();
-        Some(Built {
+        Some(ControllerWithEvents {
             controller,
             events: Box::pin(writer.run(stop)),
             events_stopper: EventsStopper(stopper),
@@ -162,7 +166,7 @@ impl Descriptor {
 }
 
 /// A controller and the writer of its events, which outlives it.
-pub struct Built {
+pub struct ControllerWithEvents {
     pub controller: Runnable,
     pub events: BoxFuture<'static, ()>,
     pub events_stopper: EventsStopper,

@@ -69,7 +69,7 @@ pub mod workload;
 
 pub use all::{ALL, built, find};
 pub use config::Config;
-pub use descriptor::{BuildContext, Built, Descriptor, Environment, EventsStopper};
+pub use descriptor::{BuildContext, ControllerWithEvents, Descriptor, Environment, EventsStopper};
 
 /// A controller that has seen this object and nothing since. The object is held: deleting it does not make it go.
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use api::Rng;
 use client::Client;
-use controllers::{Built, Descriptor, Environment, EventsStopper};
+use controllers::{ControllerWithEvents, Descriptor, Environment, EventsStopper};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use runtime::{Runnable, Stop, Task, panic_text, spawn};
@@ -41,7 +41,7 @@ impl Term {
                 info!(controller = descriptor.name, "Warning: skipping controller");
                 continue;
             };
-            let Built {
+            let ControllerWithEvents {
                 controller,
                 events,
                 events_stopper,

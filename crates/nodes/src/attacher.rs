@@ -138,7 +138,7 @@ impl Attacher {
         ]
     }
 
-    async fn look_at_attachment(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_attachment(&self, key: &Key) -> Result<Next, Error> {
         let Some(attachment) = self.attachments.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -200,7 +200,7 @@ impl Attacher {
     }
 
     /// A volume that is being deleted goes when nothing of it is attached.
-    async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_volume(&self, key: &Key) -> Result<Next, Error> {
         let volume = self.volumes.get(key);
         let Some(volume) = volume.filter(|volume| volume.metadata.is_terminating()) else {
             return Ok(Next::AwaitChange);
@@ -244,7 +244,7 @@ impl Attacher {
         }
     }
 
-    async fn look_at_node(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_node(&self, key: &Key) -> Result<Next, Error> {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -271,19 +271,19 @@ impl Attacher {
 
 impl Reconcile for ForAttachments {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.0.look_at_attachment(key).await
+        self.0.sync_attachment(key).await
     }
 }
 
 impl Reconcile for ForVolumes {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.0.look_at_volume(key).await
+        self.0.sync_volume(key).await
     }
 }
 
 impl Reconcile for ForNodes {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.0.look_at_node(key).await
+        self.0.sync_node(key).await
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Report {
     pub virtual_time: Duration,
     /// How long managers went on writing once all faults were over and users had put everything right. None where a key
     /// failed by then that may fail for as long as users like.
-    pub settling: Duration,
+    pub converging: Duration,
     pub manager_writes: u64,
     pub writes: u64,
     /// FaultRates injected, by class.

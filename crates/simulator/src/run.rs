@@ -94,7 +94,7 @@ struct Run<'a> {
     user: User,
     start: Instant,
     crashes: u64,
-    settling: Duration,
+    converging: Duration,
 }
 
 impl<'a> Run<'a> {
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
             user,
             start: Instant::now(),
             crashes: 0,
-            settling: Duration::ZERO,
+            converging: Duration::ZERO,
         };
         for manager in 0..scenario.managers {
             run.start_manager(manager);
@@ -186,12 +186,12 @@ impl<'a> Run<'a> {
             Fault::RestartServer { lost, down } => {
                 self.cluster.restart_server(*lost, *down).await;
             }
-            Fault::SilenceNode(node) => {
+            Fault::StopKubelet(node) => {
                 self.user
                     .annotate_node(*node, nodes::behaviour::NODE_SILENT, true)
                     .await;
             }
-            Fault::WakeNode(node) => {
+            Fault::StartKubelet(node) => {
                 self.user
                     .annotate_node(*node, nodes::behaviour::NODE_SILENT, false)
                     .await;
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
             managers.any(|it| oracles.has_rightful_failures(&it.metrics))
         };
         self.user.restore(self.scenario.nodes).await;
-        let settled = self.cluster.clock.now();
+        let finished_at = self.cluster.clock.now();
         let deadline = Instant::now() + PATIENCE;
         let mut next_tidy = Instant::now() + TIDY_EVERY;
         while Instant::now() < deadline {
@@ -263,14 +263,14 @@ impl<'a> Run<'a> {
                 next_tidy = Instant::now() + TIDY_EVERY;
             }
             // Pods that could not run before may take a while to get ready.
-            let last = self.cluster.trace().last_manager_write().max(settled);
+            let last = self.cluster.trace().last_manager_write().max(finished_at);
             let quiet = self.cluster.clock.now().since(last);
             if quiet > REST && self.cluster.oracles().check_converged().is_ok() {
                 break;
             }
         }
         if !may_wait {
-            self.settling = self.cluster.trace().last_manager_write().since(settled);
+            self.converging = self.cluster.trace().last_manager_write().since(finished_at);
         }
         Ok(())
     }
@@ -297,7 +297,7 @@ impl<'a> Run<'a> {
             if caches.is_err() && began.elapsed() < REST {
                 continue;
             }
-            return caches.and_then(|()| oracles.check_settled());
+            return caches.and_then(|()| oracles.check_even_if_paused());
         }
         Ok(())
     }
@@ -342,7 +342,7 @@ impl<'a> Run<'a> {
             seed: scenario.seed,
             hash: trace.hash(),
             virtual_time: self.start.elapsed(),
-            settling: self.settling,
+            converging: self.converging,
             manager_writes: trace.manager_writes(),
             writes: trace.writes().iter().sum(),
             faults: self.cluster.injector().counts(),

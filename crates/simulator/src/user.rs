@@ -353,7 +353,7 @@ impl User {
         deleted.map(drop)
     }
 
-    /// A node's kubelet falls silent, or the machine is gone.
+    /// A node's kubelet stops posting status, or the machine is gone.
     pub(crate) async fn annotate_node(&self, node: usize, annotation: &str, on: bool) {
         let value = if on { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {annotation: value}}});

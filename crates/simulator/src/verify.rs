@@ -108,9 +108,9 @@ fn check_writes(calm: &Report, report: &Report) -> Option<String> {
 /// longer than that after the last of them; and whoever expects something that was lost gives up after a while.
 fn check_latency(scenario: &Scenario, calm: &Report, report: &Report) -> Option<String> {
     let faulty = scenario.steps.iter().map(|step| step.at).max();
-    let most = calm.settling + EXPECTATIONS + faulty.unwrap_or_default().min(BACKOFF_MAX);
-    (report.settling > most).then(|| {
-        let [took, calm] = [report, calm].map(|run| run.settling.as_secs());
+    let most = calm.converging + EXPECTATIONS + faulty.unwrap_or_default().min(BACKOFF_MAX);
+    (report.converging > most).then(|| {
+        let [took, calm] = [report, calm].map(|run| run.converging.as_secs());
         format!(
             "managers went on for {took} seconds after the last fault, {calm} without faults: longer than their back-offs explain"
         )
@@ -171,13 +171,13 @@ mod tests {
         let calm = run_scenario(&scenario);
         let told = |seconds: u64| {
             let mut late = calm.clone();
-            late.settling = calm.settling + Duration::from_secs(seconds);
+            late.converging = calm.converging + Duration::from_secs(seconds);
             hold_to(&scenario, &calm, late).failure.map(|it| it.problem)
         };
         // The last step is 23 seconds after the first.
         assert_eq!(told(323), None);
-        let took = (calm.settling + Duration::from_secs(324)).as_secs();
-        let calm = calm.settling.as_secs();
+        let took = (calm.converging + Duration::from_secs(324)).as_secs();
+        let calm = calm.converging.as_secs();
         assert_eq!(
             told(324),
             Some(format!(

@@ -161,7 +161,7 @@ fn a_finalizer_may_come_back_to_a_pod_of_a_finished_job() {
                 9025,
                 user(UserAction::Delete(target, Propagation::Foreground)),
             ),
-            (9346, Action::Fault(Fault::SilenceNode(1))),
+            (9346, Action::Fault(Fault::StopKubelet(1))),
             (10_591, change::<ReplicaSet>("w0", json!({"replicas": 5}))),
             (11_281, change::<ReplicaSet>("w0", version(6, None))),
             (22_415, freeze("clusterroles", 18_827)),
@@ -210,7 +210,7 @@ fn a_volume_may_be_lost_that_a_claim_was_bound_to() {
         None,
         FaultRates::default(),
         vec![
-            (47_112, Action::Fault(Fault::SilenceNode(0))),
+            (47_112, Action::Fault(Fault::StopKubelet(0))),
             (50_413, Action::User(UserAction::CreateNamespace("shop"))),
             (
                 50_413,

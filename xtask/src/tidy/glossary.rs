@@ -1,7 +1,7 @@
 //! The field's words: a maintainer of client-go or controller-runtime must know every noun at first sight.
 
 /// What is not said, and what is said instead. Words that have another, honest meaning are not here.
-const WORDS: [(&str, &str); 26] = [
+const WORDS: [(&str, &str); 34] = [
     ("begin_ro|und", "relist"),
     ("end_ro|und", "relist, replace"),
     ("ask_for_|sign", "progress probe"),
@@ -22,6 +22,14 @@ const WORDS: [(&str, &str); 26] = [
     ("keeps ho|use", "housekeeping controllers"),
     ("keep ho|use", "housekeeping controllers"),
     (" men|ded", "fixed"),
+    ("fn look_|at", "sync"),
+    ("struct Lo|ok ", "node health"),
+    ("Silen|ced", "unknown, stopped posting status"),
+    ("SilenceN|ode", "stop the kubelet"),
+    ("fn settl|ed(", "what it says"),
+    ("struct Char|ge ", "reserve quota"),
+    ("struct To|ols", "Context"),
+    ("struct Bu|ilt ", "what it is, such as Runnable"),
     ("does not get |on", "is stuck"),
     ("again and ag|ain", "keeps failing, repeatedly"),
     ("counts as st|uck", "progress deadline in 9m35s (09:43:07Z)"),

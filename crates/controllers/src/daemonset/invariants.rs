@@ -76,10 +76,10 @@ impl Oracle for DaemonSetOracle {
         let sets = world.store::<DaemonSet>().list();
         sets.iter().try_for_each(|set| check_at_rest(world, set))?;
         released(world, selects_revision)?;
-        self.settled(world)
+        self.even_if_paused(world)
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         for set in world.store::<DaemonSet>().list() {
             let is_alive = world.is_namespace_alive(&set.metadata.namespace);
             if is_alive && self.has_seen_nodes(world, &set) {

@@ -1,6 +1,6 @@
 //! Where to create pods and which to delete. Pure.
 //!
-//! Two steps, never in the same round: first every node gets what it should have ([`plan`] itself),
+//! Two steps, never in the same sync: first every node gets what it should have ([`plan`] itself),
 //! and only when there is nothing to do about that, old pods make room for new ones
 //! (`update`).
 

@@ -149,8 +149,8 @@ impl RevisionManager<'_> {
         }
     }
 
-    /// Another template has the same hash: the next round computes it with a new count. Gives the
-    /// error that ends this round.
+    /// Another template has the same hash: the next sync computes it with a new count. Gives the
+    /// error that ends this sync.
     async fn count_collision(&self, error: client::Error) -> Result<Error, Error> {
         let meta = &self.set.metadata;
         let mut fresh: DaemonSet = self.client.get_as(&meta.namespace, &meta.name).await?;

@@ -17,7 +17,7 @@ use crate::oracle::{
 };
 
 const RECREATED: &str = "Recreate never has pods of two templates";
-const JUDGED: &str = "a rollout is complete, or stuck, when its Deployment says so";
+const TOLD: &str = "a rollout is complete, or stuck, when its Deployment says so";
 const SHARED: &str = "sets of a Deployment are scaled in proportion";
 const ROLLED_BACK: &str = "a Deployment goes back to the revision that was asked for";
 
@@ -80,10 +80,10 @@ impl Oracle for DeploymentOracle {
             let sets = world.owned_by(&deployment.metadata.uid);
             converged(&deployment, &sets)?;
         }
-        self.settled(world)
+        self.even_if_paused(world)
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         for deployment in world.store::<Deployment>().list() {
             let meta = &deployment.metadata;
             let sets = world.owned_by::<ReplicaSet>(&meta.uid);
@@ -219,7 +219,7 @@ fn sight(world: &World, deployment: &Arc<Deployment>, sets: &[Arc<ReplicaSet>]) 
 fn check_told(world: &World, before: &Deployment, after: &Arc<Deployment>) -> Verdict {
     let sets = world.owned_by::<ReplicaSet>(&after.metadata.uid);
     let sight = sight(world, after, &sets);
-    world.check(JUDGED, sight, || {
+    world.check(TOLD, sight, || {
         progressing_is_true(before, after, &sets, world.latest_now())
     })?;
     let concerns = before.rollback_to().is_some() || before.spec.template != after.spec.template;

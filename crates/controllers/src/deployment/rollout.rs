@@ -139,7 +139,7 @@ fn remove_unhealthy(work: &mut Work<'_>, active: &[Which], most: i32) -> Result<
             break;
         }
         if unhealthy < 0 {
-            // UPSTREAM: ends this round of scaling down.
+            // UPSTREAM: ends this sync of scaling down.
             return Err(ObjectId::of(set));
         }
         let count = unhealthy.min(most - removed);

@@ -46,7 +46,7 @@ pub(super) fn by_age(one: &ReplicaSet, two: &ReplicaSet) -> std::cmp::Ordering {
     (one.created_at, &one.name).cmp(&(two.created_at, &two.name))
 }
 
-/// Pods of a set that have not ended; one whose node is silent may still run, so it counts.
+/// Pods of a set that have not ended; one whose node is unreachable may still run, so it counts.
 pub(super) fn unfinished(pods: &Store<Pod>, set: &Uid) -> usize {
     pods.by(&by_controller(), &IndexValue::Uid(set.clone()))
         .iter()

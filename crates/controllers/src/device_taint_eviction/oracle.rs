@@ -85,10 +85,10 @@ impl Oracle for DeviceTaintOracle {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        self.settled(world)
+        self.even_if_paused(world)
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         let devices = devices(world);
         let since = self.changed_at.max(world.run.led_since);
         let since = since.plus(SLACK + world.delay());

@@ -66,7 +66,7 @@ impl Oracle for DisruptionOracle {
         self.verdict().and_then(|()| all_converged(world))
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         self.verdict().and_then(|()| all_converged(world))
     }
 }

@@ -78,7 +78,7 @@ impl Oracle for EndpointsOracle {
         }
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         self.at_rest(world)
     }
 }

@@ -69,7 +69,7 @@ impl Oracle for EndpointSliceOracle {
         Ok(())
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         self.at_rest(world)
     }
 }

@@ -68,7 +68,7 @@ impl Oracle for MirroringOracle {
         Ok(())
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         self.at_rest(world)
     }
 }

@@ -45,7 +45,7 @@ impl Oracle for GarbageCollectorOracle {
         converged(world.all())
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         converged(world.all())
     }
 }

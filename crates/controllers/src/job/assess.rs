@@ -18,11 +18,11 @@ use super::snapshot::{Snapshot, is_tracked};
 use super::status::{FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, condition, failure};
 
 pub struct Assessment {
-    /// Successes and failures with those of this round; of an indexed job, indexes that succeeded.
+    /// Successes and failures with those of this sync; of an indexed job, indexes that succeeded.
     pub succeeded: i32,
     pub failed: i32,
     pub start_time: Option<Time>,
-    /// With the failures of this round.
+    /// With the failures of this sync.
     pub backoff: Backoff,
     /// Of an indexed job.
     pub indexes: Option<IndexState>,

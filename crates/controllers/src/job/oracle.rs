@@ -84,12 +84,12 @@ impl Oracle for JobOracle {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        self.settled(world)?;
+        self.even_if_paused(world)?;
         let jobs = world.store::<Job>().list();
         jobs.iter().try_for_each(|job| came_to_an_end(job))
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         for job in world.store::<Job>().list() {
             let pods = world.owned_by(&job.metadata.uid);
             converged(&job, &pods)?;

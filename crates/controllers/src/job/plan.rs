@@ -26,7 +26,7 @@ pub struct Plan {
 }
 
 pub enum Act {
-    /// Nothing may be decided in this round.
+    /// Nothing may be decided in this sync.
     Hold,
     /// All is as it should be.
     Nothing,
@@ -85,7 +85,7 @@ pub fn plan(snapshot: &Snapshot, assessed: &Assessment, now: MicroTime) -> Plan 
     let want = wanted(job, assessed, have);
     let mut pods = surplus(job, &snapshot.active, have.saturating_sub(want));
     if !pods.is_empty() {
-        // UPSTREAM: either deletions or creations in one round, and deletions come first.
+        // UPSTREAM: either deletions or creations in one sync, and deletions come first.
         pods.truncate(BURST);
         let reason = Reason::TooMany {
             have,

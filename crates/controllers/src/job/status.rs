@@ -18,7 +18,7 @@ pub const FAILURE_TARGET: &str = "FailureTarget";
 pub const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 pub(super) const SUSPENDED: &str = "Suspended";
 
-/// What a round came to, before pods are counted.
+/// What a sync came to, before pods are counted.
 pub struct Concluded {
     pub status: JobStatus,
     /// Something in the status changed that is worth a write.

@@ -1,4 +1,4 @@
-//! Which finished pods are counted in this round, and which finalizers go. Pure.
+//! Which finished pods are counted in this sync, and which finalizers go. Pure.
 //!
 //! A pod is counted exactly once, whatever crashes in between: its uid goes into
 //! `status.uncountedTerminatedPods` first, then its finalizer goes, then its uid makes room for one more
@@ -36,9 +36,9 @@ pub struct Tracking {
     pub tracked: HashSet<Uid>,
     /// The last condition of the job, if it ends.
     pub end: Option<Condition>,
-    /// More pods wait to be counted than one round takes.
+    /// More pods wait to be counted than one sync takes.
     pub more: bool,
-    /// What the pod failure policy did to pods of this round.
+    /// What the pod failure policy did to pods of this sync.
     pub actions: BTreeMap<Action, u64>,
     /// Pods that are being deleted, if the job's end waits for them.
     pub awaited: i32,
@@ -196,7 +196,7 @@ impl Tracking {
     }
 }
 
-/// May the pod lose its finalizer in this round, once it is counted?
+/// May the pod lose its finalizer in this sync, once it is counted?
 fn may_go(
     snapshot: &Snapshot,
     assessed: &Assessment,

@@ -6,7 +6,7 @@ use api::conditions::ConditionStatus;
 use api::decision::{Line, agree, counted};
 use api::{Condition, Istr, Time};
 
-/// What one round of emptying came to.
+/// What one sync of emptying came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     pub discovery_failure: Option<String>,
@@ -79,7 +79,7 @@ pub fn update_conditions(held: &mut Vec<Condition>, findings: &Findings, now: Ti
 }
 
 impl Findings {
-    /// Why the round has to be done again soon, if it has to.
+    /// Why the sync has to be done again soon, if it has to.
     pub fn failure(&self) -> Option<String> {
         let mut texts: Vec<&str> = Vec::new();
         let all = self.discovery_failure.iter().chain(&self.content_failures);

@@ -1,6 +1,6 @@
 //! Is a node alive? Pure: what was seen when, what is seen now, and what follows.
 //!
-//! A sign of life is a new heartbeat in the node's status or a renewed lease. When it came is judged by our
+//! A sign of life is a new heartbeat in the node's status or a renewed lease. When it came is measured by our
 //! own clock alone: whatever time the node itself wrote says only that it is another one than before.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use api::kinds::{Lease, Node};
 use api::{MicroTime, Time, Uid};
 use serde_json::{Value, json};
 
-/// How long a node may be silent.
+/// For how long a node may post no status.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// `--node-monitor-grace-period`
@@ -20,7 +20,7 @@ pub struct Patience {
     pub startup: Duration,
 }
 
-/// What is remembered of a node from look to look.
+/// What is remembered of a node from one check to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub uid: Uid,
@@ -33,22 +33,22 @@ pub struct Seen {
     pub renewed_at: Option<MicroTime>,
 }
 
-/// What a look at a node comes to.
+/// How healthy a node is, and what follows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Look {
+pub struct Health {
     pub seen: Seen,
     /// What its Ready condition said; Unknown when it had none.
     pub said: ConditionStatus,
-    /// What its Ready condition says once [`Look::silenced`] is written. None while a node that has never
+    /// What its Ready condition says once [`Health::unknown`] is written. None while a node that has never
     /// reported still has time to.
     pub says: Option<ConditionStatus>,
-    /// What has to be written because the node is silent.
-    pub silenced: Vec<Silenced>,
+    /// What has to be written because its kubelet stopped posting status.
+    pub unknown: Vec<UnknownCondition>,
 }
 
 /// A condition that nobody vouches for any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Silenced {
+pub struct UnknownCondition {
     pub condition: &'static str,
     pub never_reported: bool,
 }
@@ -56,14 +56,14 @@ pub struct Silenced {
 /// Conditions that a kubelet reports. `NetworkUnavailable` is not among them: others look after it.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// Looks at a node. `now` and the times in `seen` are by the same clock.
-pub fn look(
+/// How healthy a node is. `now` and the times in `seen` are by the same clock.
+pub fn health_of(
     node: &Node,
     lease: Option<&Lease>,
     seen: Option<&Seen>,
     now: MicroTime,
     patience: Patience,
-) -> Look {
+) -> Health {
     let ready = node.ready().map(|ready| ready.status.clone());
     // Another node of the same name has a life of its own.
     let seen = seen.filter(|seen| seen.uid == node.metadata.uid);
@@ -79,16 +79,16 @@ pub fn look(
         Some(_) => patience.monitor,
         None => patience.startup,
     };
-    let silenced = if now > alive_at.plus(grace) {
-        silenced(node)
+    let unknown = if now > alive_at.plus(grace) {
+        unknown_conditions(node)
     } else {
         Vec::new()
     };
-    let says = match silenced.is_empty() {
+    let says = match unknown.is_empty() {
         true => ready.clone(),
         false => Some(ConditionStatus::Unknown),
     };
-    Look {
+    Health {
         seen: Seen {
             uid: node.metadata.uid.clone(),
             alive_at,
@@ -98,7 +98,7 @@ pub fn look(
         },
         said: ready.unwrap_or(ConditionStatus::Unknown),
         says,
-        silenced,
+        unknown,
     }
 }
 
@@ -116,8 +116,8 @@ fn last_report(node: &Node, seen: Option<&Seen>, now: MicroTime) -> MicroTime {
     }
 }
 
-/// What has to be written for a node that is silent; nothing if its Ready condition says so already.
-fn silenced(node: &Node) -> Vec<Silenced> {
+/// What has to be written for a node whose kubelet stopped posting status; nothing if its Ready condition says so already.
+fn unknown_conditions(node: &Node) -> Vec<UnknownCondition> {
     // UPSTREAM: the Ready condition decides whether the others are written.
     if node
         .ready()
@@ -125,18 +125,18 @@ fn silenced(node: &Node) -> Vec<Silenced> {
     {
         return Vec::new();
     }
-    let judge = |condition| {
+    let unknown = |condition| {
         let held = conditions::find(&node.status.conditions, condition);
         let is_unknown = held.is_some_and(|held| held.status == ConditionStatus::Unknown);
-        (!is_unknown).then_some(Silenced {
+        (!is_unknown).then_some(UnknownCondition {
             condition,
             never_reported: held.is_none(),
         })
     };
-    REPORTED.into_iter().filter_map(judge).collect()
+    REPORTED.into_iter().filter_map(unknown).collect()
 }
 
-impl Look {
+impl Health {
     /// The node was ready, and is no longer.
     pub fn falls(&self) -> bool {
         self.said == ConditionStatus::True && self.is_down()
@@ -149,7 +149,7 @@ impl Look {
     }
 }
 
-impl Silenced {
+impl UnknownCondition {
     /// The condition as it is written.
     pub fn patch(self, node: &Node, now: Time) -> Value {
         let type_ = self.condition;
@@ -169,13 +169,13 @@ impl Silenced {
 }
 
 /// Says what the conditions become, and why.
-impl From<&Look> for Line {
-    fn from(look: &Look) -> Line {
-        let why = match look.silenced.iter().any(|one| !one.never_reported) {
+impl From<&Health> for Line {
+    fn from(health: &Health) -> Line {
+        let why = match health.unknown.iter().any(|one| !one.never_reported) {
             true => "its kubelet stopped posting status",
             false => "its kubelet never posted status",
         };
-        let all: Vec<&str> = look.silenced.iter().map(|one| one.condition).collect();
+        let all: Vec<&str> = health.unknown.iter().map(|one| one.condition).collect();
         let what = format!("marks {} as Unknown", all.join(", "));
         Line::acts("KubeletStoppedPosting", what).because(why)
     }

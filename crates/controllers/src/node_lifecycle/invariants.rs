@@ -59,10 +59,10 @@ impl Oracle for NodeLifecycleOracle {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        self.settled(world)
+        self.even_if_paused(world)
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         let nodes = world.store::<Node>().list();
         let is_stopped = |node: &Node| self.stopped.contains(&zone_of(node));
         converged(&nodes, |node| posts_status(world, node), is_stopped)?;
@@ -83,7 +83,7 @@ impl Oracle for NodeLifecycleOracle {
     }
 }
 
-/// How long a node that is missed may take to say so, after its grace period: a look at all nodes every five seconds, and
+/// How long a node that is missed may take to say so, after its grace period: a check of all nodes every five seconds, and
 /// requests.
 const SLACK: Duration = Duration::from_secs(30);
 

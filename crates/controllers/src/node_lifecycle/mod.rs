@@ -7,7 +7,7 @@
 //! zone allows; a node that is ready carries neither; old names of labels say what the new ones say.
 //!
 //! **Woken by**: time, every `--node-monitor-period`, for the health of all nodes; any change of a node, for its
-//! taints and labels; a pod that is bound to a node; a node's turn to be tainted.
+//! taints and labels; a pod that is bound to a node; a zone whose rate limit allows another taint.
 //!
 //! **Writes**: patches conditions, taints and labels of nodes; sets `Ready` of the pods of a node that went down
 //! to false; emits `RegisteredNode`, `RemovingNode` and `NodeNotReady`. Driving pods away is the taint eviction
@@ -15,7 +15,7 @@
 //!
 //! **Mirrors** `pkg/controller/nodelifecycle`. What was seen when is this process's memory alone: after a restart
 //! every node has its whole grace period again, and taints that drive pods away are taken off and put on anew.
-//! There are four loops as there: [`monitor`] for health, [`tainter`] for turns, and one each for nodes and pods.
+//! There are four loops as there: [`monitor`] for health, [`tainter`] for taints that drive pods away, and one each for nodes and pods.
 //!
 //! **Deliberate differences**: a node's taints come and go in one patch instead of up to four requests each, made
 //! from the cache and guarded by its resource version; a node that waits for its taint keeps its place; a write
@@ -54,7 +54,7 @@ use crate::oracle::View;
 use crate::workload::on_node::by_node;
 use crate::{Config, Descriptor, taint_eviction};
 
-pub use health::{Look, Patience, Seen, Silenced, look};
+pub use health::{Health, Patience, Seen, UnknownCondition, health_of};
 pub use invariants::{NodeLifecycleOracle, converged, safe};
 pub use zones::Rates;
 
@@ -154,7 +154,7 @@ pub(crate) struct Lifecycle {
     nodes: Arc<Store<Node>>,
     pods: Arc<Store<Pod>>,
     leases: Arc<Store<Lease>>,
-    turns: Arc<Queue>,
+    zones_to_taint: Arc<Queue>,
     memory: Mutex<Memory>,
     metrics: LifecycleMetrics,
 }
@@ -162,7 +162,7 @@ pub(crate) struct Lifecycle {
 /// What this process has seen; another one starts without it.
 #[derive(Default)]
 struct Memory {
-    /// Nodes that the last look found, by name.
+    /// Nodes that the last check found, by name.
     known: BTreeMap<Arc<str>, Uid>,
     seen: BTreeMap<Arc<str>, Seen>,
     /// Nodes that went down while their pods could not be marked.
@@ -202,7 +202,7 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
         nodes: informers.store::<Node>(),
         pods: informers.store::<Pod>(),
         leases: informers.store::<Lease>(),
-        turns: tainter.handle(),
+        zones_to_taint: tainter.handle(),
         memory: Mutex::default(),
     });
     fn reading_all<K: runtime::controller::LoopKey>(part: Loop<(), K>) -> Loop<(), K> {
@@ -283,7 +283,7 @@ impl Lifecycle {
         let lines = tainted.into_iter().chain(labelled);
         report.decide(ObjectId::of(&*node), lines);
         match self.edit(node, writes::scheduling_patch).await {
-            // It is gone, and so is its trouble.
+            // It is gone, and so is what was wrong with it.
             Err(error) if error.is_not_found() => Ok(Next::AwaitChange),
             other => Ok(other.map(|_| Next::AwaitChange)?),
         }
@@ -300,7 +300,7 @@ impl Lifecycle {
                 .seen
                 .get(&*pod.node_name)
                 .and_then(|seen| seen.ready.as_ref());
-            // A node that nobody has looked at yet takes care of its pods at the first look.
+            // A node that nobody has looked at yet takes care of its pods at the first check.
             ready.is_some_and(|ready| *ready != api::conditions::ConditionStatus::True)
         };
         if is_down && self.nodes.find("", &pod.node_name).is_some() {

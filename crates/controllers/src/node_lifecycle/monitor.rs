@@ -13,9 +13,9 @@ use futures_util::{StreamExt, stream};
 use runtime::Report;
 use tokio::time::Instant;
 
-use super::health::{Look, look};
+use super::health::{Health, health_of};
 use super::taints::{self, Change};
-use super::zones::{self, Count, State, Turn, Zones};
+use super::zones::{self, Count, State, Transition, Zones};
 use super::{LEASES, Lifecycle, NODE_WORKERS};
 use crate::workload::on_node::pods_on;
 
@@ -30,7 +30,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 struct Checked {
     node: Arc<Node>,
     is_ready: bool,
-    /// What it is to be tainted with in its turn.
+    /// What it is to be tainted with when the rate limit allows.
     taint: Option<Change>,
 }
 
@@ -62,11 +62,11 @@ impl Lifecycle {
     /// Whether a node is ready and nothing is to be done for it or its pods, as for nearly all nodes nearly always.
     fn is_well(&self, node: &Node) -> bool {
         let started = Instant::now();
-        let look = self.look(node);
+        let health = self.health_of(node);
         let now = self.context.clock.now().time();
         let has_nothing_to_lose = || taints::REACHABLE.applied(&node.spec.taints, now).is_none();
-        if look.says != Some(ConditionStatus::True)
-            || !look.silenced.is_empty()
+        if health.says != Some(ConditionStatus::True)
+            || !health.unknown.is_empty()
             || !has_nothing_to_lose()
         {
             return false;
@@ -156,41 +156,41 @@ impl Lifecycle {
         };
         let checked = self.find_health(node, report).await;
         self.metrics.on_node(started.elapsed());
-        let (node, look, fell) = match checked {
+        let (node, health, fell) = match checked {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(node = &*name, %error, "cannot find out about the health of a node, its pods stay");
                 return None;
             }
         };
-        let (node, taint) = match &look.says {
+        let (node, taint) = match &health.says {
             Some(ConditionStatus::True) => {
                 (self.stop_eviction(node, "it is ready", report).await, None)
             }
             Some(says) => self.evict_or_queue(node, says, report).await,
             None => (node, None),
         };
-        if is_new && look.said == ConditionStatus::Unknown {
+        if is_new && health.said == ConditionStatus::Unknown {
             // Whoever wrote that may have ended before its pods were marked, and no kubelet marks them.
             self.memory().unmarked.insert(name.clone());
         }
-        if look.says.is_some() {
-            self.mark_pods(&key, &node, &look, fell).await;
+        if health.says.is_some() {
+            self.mark_pods(&key, &node, &health, fell).await;
         }
         Some(Checked {
             node,
-            is_ready: look.says == Some(ConditionStatus::True),
+            is_ready: health.says == Some(ConditionStatus::True),
             taint,
         })
     }
 
-    /// Finds out how the node is and writes it down where it is silent. Gives the node as it is then, and
+    /// Finds out how the node is and writes it down where its kubelet stopped posting status. Gives the node as it is then, and
     /// whether it was ready until now.
     async fn find_health(
         &self,
         node: Arc<Node>,
         report: &Report<'_>,
-    ) -> Result<(Arc<Node>, Look, bool), Error> {
+    ) -> Result<(Arc<Node>, Health, bool), Error> {
         let (name, mut was_ready) = (node.metadata.name.clone(), false);
         let found = self.try_find_health(node, &mut was_ready, report).await;
         if found.is_err() && was_ready {
@@ -205,22 +205,22 @@ impl Lifecycle {
         mut node: Arc<Node>,
         was_ready: &mut bool,
         report: &Report<'_>,
-    ) -> Result<(Arc<Node>, Look, bool), Error> {
+    ) -> Result<(Arc<Node>, Health, bool), Error> {
         let mut tries = 1;
         loop {
-            let look = self.look(&node);
+            let health = self.health_of(&node);
             // A write may have come through although its answer did not: what was seen first counts.
-            *was_ready |= look.said == ConditionStatus::True;
-            if look.silenced.is_empty() {
-                let fell = *was_ready && look.is_down();
-                return Ok((node, look, fell));
+            *was_ready |= health.said == ConditionStatus::True;
+            if health.unknown.is_empty() {
+                let fell = *was_ready && health.is_down();
+                return Ok((node, health, fell));
             }
-            report.decide(ObjectId::of(&*node), [Line::from(&look)]);
-            match self.silence(&node, &look).await {
+            report.decide(ObjectId::of(&*node), [Line::from(&health)]);
+            match self.mark_unknown(&node, &health).await {
                 Ok(written) => {
-                    self.remember(&written, &look);
-                    let fell = *was_ready && look.is_down();
-                    return Ok((written, look, fell));
+                    self.remember(&written, &health);
+                    let fell = *was_ready && health.is_down();
+                    return Ok((written, health, fell));
                 }
                 Err(error) if tries == TRIES => return Err(error),
                 Err(_) => tries += 1,
@@ -230,21 +230,21 @@ impl Lifecycle {
         }
     }
 
-    fn look(&self, node: &Node) -> Look {
+    fn health_of(&self, node: &Node) -> Health {
         let lease = self.leases.find(LEASES, &node.metadata.name);
         let mut memory = self.memory();
         let seen = memory.seen.get(&node.metadata.name);
         let (now, patience) = (self.steady.now(), self.settings.patience);
-        let look = look(node, lease.as_deref(), seen, now, patience);
-        let mut seen = look.seen.clone();
+        let health = health_of(node, lease.as_deref(), seen, now, patience);
+        let mut seen = health.seen.clone();
         // Until it is written, it is as it was.
         seen.ready = node.ready().map(|ready| ready.status.clone());
         memory.seen.insert(node.metadata.name.clone(), seen);
-        look
+        health
     }
 
-    fn remember(&self, node: &Node, look: &Look) {
-        let seen = look.seen.clone();
+    fn remember(&self, node: &Node, health: &Health) {
+        let seen = health.seen.clone();
         let mut memory = self.memory();
         memory.seen.insert(node.metadata.name.clone(), seen);
     }
@@ -264,7 +264,7 @@ impl Lifecycle {
             .await
     }
 
-    /// A node that is down is tainted in its turn; one that has the other taint of the two, at once. Gives the
+    /// A node that is down is tainted as fast as the rate limit allows; one that has the other taint of the two, at once. Gives the
     /// node as it is then, and what it is still to be tainted with.
     async fn evict_or_queue(
         &self,
@@ -301,11 +301,11 @@ impl Lifecycle {
                 object,
                 [Line::waits("EvictionRateLimit", what).because(why)],
             );
-            self.turns.add(Key::new("", &zone));
+            self.zones_to_taint.add(Key::new("", &zone));
         }
     }
 
-    /// Changes taints without a turn, if that changes anything. Gives the node as it is then.
+    /// Changes taints regardless of the rate limit, if that changes anything. Gives the node as it is then.
     async fn retaint_now(
         &self,
         node: Arc<Node>,
@@ -326,12 +326,12 @@ impl Lifecycle {
     }
 
     /// When a node goes down, its pods are not ready any more, and nobody else is there to say so.
-    async fn mark_pods(&self, key: &Key, node: &Node, look: &Look, fell: bool) {
+    async fn mark_pods(&self, key: &Key, node: &Node, health: &Health, fell: bool) {
         let (name, uid) = (&node.metadata.name, &node.metadata.uid);
         if fell {
             self.node_event(name, uid, "NodeNotReady", "status is now: NodeNotReady");
         }
-        let is_late = look.is_down() && self.memory().unmarked.contains(name);
+        let is_late = health.is_down() && self.memory().unmarked.contains(name);
         if fell || is_late {
             let marked = self.mark_pods_unready(pods_on(&self.pods, name)).await;
             if let Err(error) = marked {
@@ -343,7 +343,7 @@ impl Lifecycle {
         self.memory().unmarked.remove(name);
     }
 
-    /// Sets the pace of each zone by how many of its nodes are down. Only then do new ones wait for their turn:
+    /// Sets the pace of each zone by how many of its nodes are down. Only then do new ones wait for the rate limit:
     /// when nobody is ready, nobody is to be tainted.
     async fn set_zone_states(&self, checked: Vec<Checked>, report: &Report<'_>) {
         let mut counts: Zones<Count> = Zones::new();
@@ -357,9 +357,9 @@ impl Lifecycle {
                 false => count.down += 1,
             }
         }
-        if self.set_pace(&counts) == Turn::AllDown {
+        if self.set_pace(&counts) == Transition::AllDown {
             tracing::warn!("no node is ready: nobody is driven away until one is");
-            let why = "no node of the cluster is ready, so the trouble may be between us and them";
+            let why = "no node of the cluster is ready, so the fault may be between us and them";
             for Checked { node, .. } in checked {
                 Box::pin(self.stop_eviction(node, why, report)).await;
             }
@@ -372,7 +372,7 @@ impl Lifecycle {
         }
     }
 
-    fn set_pace(&self, counts: &Zones<Count>) -> Turn {
+    fn set_pace(&self, counts: &Zones<Count>) -> Transition {
         let (now, rates) = (self.steady.now(), self.settings.rates);
         let mut memory = self.memory();
         let was: Zones<State> = memory
@@ -404,14 +404,14 @@ impl Lifecycle {
             let state = verdict.states.get(name).copied().unwrap_or_default();
             tracing::info!(zone = %name.replace('\0', ""), %state, rate, "zone is in a new state");
             memory.zone(name, &rates, now).waiting.set_rate(*rate, now);
-            self.turns.add(Key::new("", name));
+            self.zones_to_taint.add(Key::new("", name));
         }
-        if verdict.turn == Turn::SomeUp {
+        if verdict.transition == Transition::SomeUp {
             tracing::info!("some nodes are ready again: the grace period of all starts over");
             for seen in memory.seen.values_mut() {
                 seen.alive_at = now;
             }
         }
-        verdict.turn
+        verdict.transition
     }
 }

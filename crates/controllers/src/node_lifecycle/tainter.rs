@@ -1,4 +1,4 @@
-//! Turns: nodes that are down get the taint that drives their pods away, one after the other.
+//! Nodes that are down get the taint that drives their pods away, one after the other.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use api::kinds::Node;
 use client::Error;
 use runtime::{Next, Report};
 
-use super::waiting::Turn;
+use super::waiting::Allowed;
 use super::{Lifecycle, taints};
 
 impl Lifecycle {
-    /// Gives the nodes of a zone their turns, until it is nobody's turn.
+    /// Taints the nodes of a zone that wait, as fast as its eviction rate limit allows.
     pub(super) async fn taint_next(&self, zone: &str, report: &Report<'_>) -> Next {
         loop {
             let now = self.steady.now();
-            let turn = match self.memory().zones.get_mut(zone) {
+            let allowed = match self.memory().zones.get_mut(zone) {
                 Some(zone) => zone.waiting.next(now),
-                None => Turn::Nobody,
+                None => Allowed::Nobody,
             };
-            match turn {
-                Turn::Nobody => return Next::AwaitChange,
-                Turn::In(wait) => return Next::After(wait),
-                Turn::Of(node) => self.taint(zone, node, report).await,
+            match allowed {
+                Allowed::Nobody => return Next::AwaitChange,
+                Allowed::After(wait) => return Next::After(wait),
+                Allowed::Node(node) => self.taint(zone, node, report).await,
             }
         }
     }

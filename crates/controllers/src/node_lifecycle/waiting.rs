@@ -11,18 +11,18 @@ use api::kinds::Node;
 #[derive(Debug)]
 pub struct Waiting {
     nodes: VecDeque<Arc<Node>>,
-    /// Everyone who waits or has had their turn: they do not come a second time until they are forgotten.
+    /// Every node that waits or was taken: it does not come a second time until it is forgotten.
     known: BTreeSet<Arc<str>>,
     limiter: Limiter,
 }
 
-/// Whose turn it is.
+/// Which node the eviction rate limit allows to be tainted.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Turn {
-    Of(Arc<Node>),
-    /// Nobody's before this much time has passed.
-    In(Duration),
-    /// Nobody's until something changes.
+pub enum Allowed {
+    Node(Arc<Node>),
+    /// None before this much time has passed.
+    After(Duration),
+    /// None until something changes.
     Nobody,
 }
 
@@ -43,7 +43,7 @@ impl Waiting {
             .iter_mut()
             .find(|held| held.metadata.name == *name)
         {
-            // What is known of it is as fresh as can be when its turn comes.
+            // What is known of it is as fresh as can be when it is taken.
             *held = node;
             return false;
         }
@@ -54,7 +54,7 @@ impl Waiting {
         is_new
     }
 
-    /// A node that had its turn may wait again. One that still waits keeps its place.
+    /// A node that was taken may wait again. One that still waits keeps its place.
     pub fn readmit(&mut self, name: &str) {
         if !self.waits(name) {
             self.known.remove(name);
@@ -71,19 +71,22 @@ impl Waiting {
         self.nodes.iter().any(|held| *held.metadata.name == *name)
     }
 
-    /// Takes the node whose turn it is off the queue. Each turn is paid for, whatever comes of it.
-    pub fn next(&mut self, now: MicroTime) -> Turn {
+    /// Takes the next node off the queue, if the rate limit allows. A token is spent, whatever comes of it.
+    pub fn next(&mut self, now: MicroTime) -> Allowed {
         if self.nodes.is_empty() {
-            return Turn::Nobody;
+            return Allowed::Nobody;
         }
         match self.limiter.take(now) {
-            Ok(()) => self.nodes.pop_front().map_or(Turn::Nobody, Turn::Of),
-            Err(Some(wait)) => Turn::In(wait),
-            Err(None) => Turn::Nobody,
+            Ok(()) => self
+                .nodes
+                .pop_front()
+                .map_or(Allowed::Nobody, Allowed::Node),
+            Err(Some(wait)) => Allowed::After(wait),
+            Err(None) => Allowed::Nobody,
         }
     }
 
-    /// The turn came to nothing: the node waits again, behind the others, unless it was forgotten meanwhile.
+    /// The taint could not be written: the node waits again, behind the others, unless it was forgotten meanwhile.
     pub fn put_back(&mut self, node: Arc<Node>) {
         let name = &node.metadata.name;
         if self.known.contains(name) && !self.waits(name) {
@@ -91,7 +94,7 @@ impl Waiting {
         }
     }
 
-    /// Changes how many nodes a second get their turn. A token that was spent stays spent.
+    /// Changes how many nodes a second are taken. A token that was spent stays spent.
     pub fn set_rate(&mut self, rate: f32, now: MicroTime) {
         self.limiter.set_rate(rate, now);
     }

@@ -10,7 +10,7 @@ use runtime::events::{EventType, ObjectRef};
 use serde_json::{Value, json};
 
 use super::taints::{self, Change};
-use super::{Lifecycle, Look};
+use super::{Health, Lifecycle};
 
 /// UPSTREAM: a node that others write to at the same time is tried five times, a tenth of a second apart.
 const EDIT_TRIES: usize = 5;
@@ -66,17 +66,21 @@ impl Lifecycle {
         .await
     }
 
-    /// Writes what is not known any more of a node that is silent, if nobody has changed it since.
-    pub(super) async fn silence(&self, node: &Node, look: &Look) -> Result<Arc<Node>, Error> {
+    /// Writes what is not known any more of a node whose kubelet stopped posting status, if nobody has changed it since.
+    pub(super) async fn mark_unknown(
+        &self,
+        node: &Node,
+        health: &Health,
+    ) -> Result<Arc<Node>, Error> {
         let now = self.context.clock.now().time();
-        let conditions: Vec<Value> = look
-            .silenced
+        let conditions: Vec<Value> = health
+            .unknown
             .iter()
-            .map(|silenced| silenced.patch(node, now))
+            .map(|unknown| unknown.patch(node, now))
             .collect();
         // Without it, conditions that are patched would move to the front.
         let held = node.status.conditions.iter().map(|held| &*held.type_);
-        let new = look.silenced.iter().filter(|one| one.never_reported);
+        let new = health.unknown.iter().filter(|one| one.never_reported);
         let order: Vec<Value> = held
             .chain(new.map(|one| one.condition))
             .map(|type_| json!({"type": type_}))

@@ -1,6 +1,6 @@
 //! How many nodes of a zone may be down before evictions slow down or stop. Pure.
 //!
-//! When most of a zone falls silent at once, the trouble is more likely between us and the zone than in its
+//! When most of a zone stops posting status at once, the fault is more likely between us and the zone than in its
 //! nodes, and moving all its pods would make things worse.
 
 use std::collections::BTreeMap;
@@ -38,18 +38,18 @@ pub struct Rates {
     pub unhealthy_share: f32,
 }
 
-/// What a look at all zones comes to.
+/// What a check of all zones comes to.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Verdict {
     pub states: Zones<State>,
     /// Zones whose rate changes.
     pub rates: Zones<f32>,
-    pub turn: Turn,
+    pub transition: Transition,
 }
 
 /// What happens to the cluster as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Turn {
+pub enum Transition {
     #[default]
     None,
     /// No node at all is ready any more: nobody is to be driven away.
@@ -83,7 +83,7 @@ pub fn rate_of(state: State, size: usize, rates: &Rates) -> f32 {
     }
 }
 
-/// `was` are the states at the last look; `counts` the nodes of the zones now.
+/// `was` are the states at the last check; `counts` the nodes of the zones now.
 pub fn assess(was: &Zones<State>, counts: &Zones<Count>, rates: &Rates) -> Verdict {
     let was_of = |zone: &str| was.get(zone).copied().unwrap_or_default();
     let now: Zones<State> = counts
@@ -107,19 +107,19 @@ pub fn assess(was: &Zones<State>, counts: &Zones<Count>, rates: &Rates) -> Verdi
         (false, true) => Verdict {
             rates: now.keys().map(|zone| (zone.clone(), 0.0)).collect(),
             states: now,
-            turn: Turn::AllDown,
+            transition: Transition::AllDown,
         },
         (true, false) => Verdict {
             rates: now.iter().map(|(zone, state)| rated(zone, state)).collect(),
             states: now,
-            turn: Turn::SomeUp,
+            transition: Transition::SomeUp,
         },
         (false, false) => {
             let changed = now.iter().filter(|(zone, state)| was_of(zone) != **state);
             Verdict {
                 rates: changed.map(|(zone, state)| rated(zone, state)).collect(),
                 states: now,
-                turn: Turn::None,
+                transition: Transition::None,
             }
         }
     }

@@ -62,7 +62,7 @@ pub trait Oracle: Send {
     fn at_rest(&self, world: &World) -> Verdict;
 
     /// When nothing changes any more, although users may have paused or broken something.
-    fn settled(&self, _world: &World) -> Verdict {
+    fn even_if_paused(&self, _world: &World) -> Verdict {
         Ok(())
     }
 

@@ -56,10 +56,10 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        self.settled(world)
+        self.even_if_paused(world)
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         let (gates, now) = (world.run.gates, world.now());
         for owner in world.store::<K>().list() {
             if world.is_namespace_alive(&owner.meta().namespace) {

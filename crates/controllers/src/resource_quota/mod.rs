@@ -17,18 +17,18 @@
 //! **Deliberate differences**: a kind is watched only while a quota names it, upstream watches all there are. Objects
 //! that come within five seconds of a count, or are older than it, wake their quotas too: if we counted before our cache
 //! had seen them, upstream's `used` is too small until the next full recount. Nor is `used` lowered while something that
-//! was charged may be on its way to the cache, but not for longer than two seconds ([`charges`]). A kind that begins to
+//! was reserved may be on its way to the cache, but not for longer than two seconds ([`reservations`]). A kind that begins to
 //! be served is counted at once. There is no queue of changes (`resource_quota_controller_resource_changes`) between the
 //! watches and the quotas.
 
 mod actions;
-mod charges;
 mod count;
 mod invariants;
 mod monitors;
 mod oracle;
 mod plan;
 mod reason;
+mod reservations;
 
 #[cfg(test)]
 mod tests;
@@ -58,9 +58,9 @@ pub use oracle::ResourceQuotaOracle;
 pub use plan::{Plan, plan};
 pub use reason::Reason;
 
-use charges::Charges;
 use count::Recount;
 use monitors::Monitors;
+use reservations::Reservations;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
     caches: &[
@@ -118,7 +118,7 @@ pub fn controller(
         monitors: Mutex::new(Monitors::new(context.informers.clone(), streams.clone())),
         extended: context.gates.enabled(Gate::DRAExtendedResource),
         busy: Mutex::default(),
-        charges: Charges::default(),
+        reservations: Reservations::default(),
         consistency: Consistency::always().of::<ResourceQuota>(context),
         this: this.clone(),
     });
@@ -201,7 +201,7 @@ pub struct Quotas {
     extended: bool,
     /// A quota may be in both queues, and is in one hand.
     busy: Mutex<HashSet<Key>>,
-    charges: Charges,
+    reservations: Reservations,
     consistency: Consistency,
     this: Weak<Quotas>,
 }
@@ -291,15 +291,15 @@ impl Quotas {
     fn on_quota(&self, change: &Change<'_, ResourceQuota>) {
         if !matches!(change, Change::Deleted(_)) {
             let now = self.context.clock.now();
-            self.charges.on_seen(change.object(), now);
+            self.reservations.on_seen(change.object(), now);
         }
         match change {
             Change::Added(quota) => self.add(quota),
-            // What the API server has charged is none of our business, nor is what we wrote.
+            // What the API server has reserved is none of our business, nor is what we wrote.
             Change::Updated { old, new } if old.spec.hard == new.spec.hard => {}
             Change::Updated { new, .. } => self.add(new),
             Change::Deleted(quota) => {
-                self.charges.forget(&quota.key());
+                self.reservations.forget(&quota.key());
                 self.consistency.forget(&quota.key());
             }
         }
@@ -333,14 +333,14 @@ impl Quotas {
         }
     }
 
-    /// Something of a kind comes. The API server has charged for it, and one look at many may wait; mostly there is
+    /// Something of a kind comes. The API server has reserved quota for it, and one look at many may wait; mostly there is
     /// nothing to look at.
     fn on_addition(&self, meta: &Meta, evaluator: &Evaluator) {
         let now = self.context.clock.now();
         let revision = meta.resource_version;
         for quota in self.tracking(&meta.namespace, evaluator) {
             let key = quota.key();
-            if self.charges.may_lack(&key, revision, now) {
+            if self.reservations.may_lack(&key, revision, now) {
                 self.primary.add_after(key, AFTER_ADDITION);
             }
         }
@@ -381,18 +381,18 @@ impl Quotas {
         };
         let now = self.context.clock.now();
         let counts = self.count(&quota, now);
-        let plan = plan(&quota, &counts, self.charges.awaited(key, now), now);
+        let plan = plan(&quota, &counts, self.reservations.awaited(key, now), now);
         report.decide(ObjectId::of(&*quota), plan.explain());
         if plan.is_stale {
-            self.charges.wait(key, now);
+            self.reservations.wait(key, now);
             return Ok(Next::After(STALE_RETRY));
         }
-        self.charges.wait_no_longer(key);
+        self.reservations.wait_no_longer(key);
         if let Some(status) = &plan.status {
             let (client, meta) = (&self.context.client, &quota.metadata);
             match put_status::<ResourceQuota>(client, meta, status).await {
                 Ok(revision) => {
-                    self.charges.on_counted(key, revision, now);
+                    self.reservations.on_counted(key, revision, now);
                     self.consistency.note::<ResourceQuota>(key, revision);
                 }
                 Err(error) if error.is_not_found() => return Ok(Next::AwaitChange),

@@ -40,7 +40,7 @@ impl Oracle for ResourceQuotaOracle {
         alive.try_for_each(|quota| converged(quota, &sum(world, quota)))
     }
 
-    fn settled(&self, _: &World) -> Verdict {
+    fn even_if_paused(&self, _: &World) -> Verdict {
         match &self.overrun {
             Some(problem) => Err(problem.clone()),
             None => Ok(()),

@@ -37,7 +37,7 @@ use crate::oracle::View;
 
 pub use invariants::{converged, safe};
 pub use oracle::ServiceCidrOracle;
-pub use plan::{Plan, Ready, can_go, plan};
+pub use plan::{Plan, Readiness, can_go, plan};
 
 use plan::{Finalizer, containing, overlapping};
 
@@ -154,7 +154,7 @@ impl ServiceCidrs {
         }
     }
 
-    async fn apply(&self, key: &Key, ready: &Ready, now: Time) -> Result<(), Error> {
+    async fn apply(&self, key: &Key, ready: &Readiness, now: Time) -> Result<(), Error> {
         let resource = &ServiceCidr::TYPE;
         let body = json!({
             "apiVersion": resource.api_version(), "kind": resource.kind,

@@ -16,7 +16,7 @@ const DELETION_GRACE: Duration = Duration::from_secs(10);
 pub struct Plan {
     pub finalizer: Option<Finalizer>,
     /// The condition to write, if it is another one.
-    pub ready: Option<Ready>,
+    pub ready: Option<Readiness>,
     pub next: Next,
     reason: Reason,
 }
@@ -29,7 +29,7 @@ pub enum Finalizer {
 
 /// The condition `Ready`, of which there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
+pub struct Readiness {
     pub is_true: bool,
 }
 
@@ -43,7 +43,7 @@ enum Reason {
     Goes,
 }
 
-impl Ready {
+impl Readiness {
     pub fn status(&self) -> &'static str {
         if self.is_true { "True" } else { "False" }
     }
@@ -62,7 +62,7 @@ impl Ready {
     }
 
     /// This condition, unless the range has it.
-    fn unless_held(self, cidr: &ServiceCidr) -> Option<Ready> {
+    fn unless_held(self, cidr: &ServiceCidr) -> Option<Readiness> {
         let held = conditions::find(&cidr.status.conditions, "Ready");
         let is_held = held.is_some_and(|held| {
             held.status.as_str() == self.status()
@@ -90,13 +90,13 @@ pub fn plan(
     let Some(deleted_at) = cidr.metadata.deleted_at else {
         return Plan {
             finalizer: (!is_held).then_some(Finalizer::Add),
-            ready: Ready { is_true: true }.unless_held(cidr),
+            ready: Readiness { is_true: true }.unless_held(cidr),
             ..none(Reason::Ready)
         };
     };
     if let Err(orphan) = can_go(cidr, all, allocated) {
         return Plan {
-            ready: Ready { is_true: false }.unless_held(cidr),
+            ready: Readiness { is_true: false }.unless_held(cidr),
             ..none(Reason::Blocked(orphan))
         };
     }

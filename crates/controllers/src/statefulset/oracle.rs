@@ -127,10 +127,10 @@ impl Oracle for StatefulSetOracle {
             converged(&set, &pods, &revisions, world.now())?;
             claims_converged(&set, &self.looked_after(world, &meta.namespace))?;
         }
-        self.settled(world)
+        self.even_if_paused(world)
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         for set in world.store::<StatefulSet>().list() {
             let uid = &set.metadata.uid;
             let (pods, revisions) = (world.owned_by(uid), world.owned_by(uid));

@@ -2,7 +2,7 @@
 //!
 //! Four stages, in this order: every wanted pod in its place; claims of condemned pods; condemned
 //! pods away; pods of old revisions away. An ordered set stops at the first pod that is not
-//! available, and does one creation or deletion a round. A parallel set does not wait.
+//! available, and does one creation or deletion a sync. A parallel set does not wait.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::identity::{identity_matches, ordinals, pod_name, revision, storage_ma
 use super::reason::Reason;
 use super::snapshot::{Snapshot, is_running_and_ready, is_unavailable};
 
-/// How many pods a parallel set creates in a round: more come in the next one, and a set that asks
+/// How many pods a parallel set creates in a sync: more come in the next one, and a set that asks
 /// for billions of pods by mistake costs no memory.
 pub(super) const CREATIONS_MAX: usize = 5_000;
 
@@ -405,7 +405,7 @@ fn plan_update_one(snapshot: &Snapshot, now: MicroTime, plan: &mut Plan) {
     let set = &*snapshot.set;
     for ordinal in updatable(set) {
         let Some(pod) = snapshot.replicas.get(&ordinal) else {
-            // It is only being created in this round.
+            // It is only being created in this sync.
             return;
         };
         let going = pod.metadata.is_terminating() || plan.deletes(pod);

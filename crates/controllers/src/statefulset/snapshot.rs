@@ -61,7 +61,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Reads the claims of the pods that there are, and of those that can be created in this round.
+    /// Reads the claims of the pods that there are, and of those that can be created in this sync.
     fn look_up_claims(&mut self, store: &Store<PersistentVolumeClaim>) {
         let templates: Vec<String> = claim_templates(&self.set).collect();
         if templates.is_empty() {

@@ -8,7 +8,7 @@ use crate::workload::StatusChange;
 
 use super::snapshot::{Snapshot, is_running_and_ready};
 
-/// Counts the pods that were there when the round began, less those that it deleted for an update.
+/// Counts the pods that were there when the sync began, less those that it deleted for an update.
 pub fn compute(
     snapshot: &Snapshot,
     deleted_for_update: usize,

@@ -80,10 +80,10 @@ impl Oracle for TaintEvictionOracle {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
-        self.settled(world)
+        self.even_if_paused(world)
     }
 
-    fn settled(&self, world: &World) -> Verdict {
+    fn even_if_paused(&self, world: &World) -> Verdict {
         for pod in world.store::<Pod>().list() {
             let Some(node) = world.store::<Node>().find("", &pod.node_name) else {
                 continue;

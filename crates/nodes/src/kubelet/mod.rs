@@ -212,7 +212,7 @@ impl Kubelets {
         }
     }
 
-    async fn look_at(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key) -> Result<Next, Error> {
         let Some(pod) = self.pods.get(key).filter(|pod| pod.is_assigned()) else {
             return Ok(Next::AwaitChange);
         };
@@ -453,7 +453,7 @@ impl Kubelets {
 
 impl Reconcile for Kubelets {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.look_at(key).await
+        self.sync(key).await
     }
 }
 

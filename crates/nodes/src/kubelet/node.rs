@@ -136,7 +136,7 @@ impl NodeLife {
         }
     }
 
-    async fn look_at(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync(&self, key: &Key) -> Result<Next, Error> {
         let Some(node) = self.nodes.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -382,7 +382,7 @@ impl NodeLife {
 
 impl Reconcile for NodeLife {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.look_at(key).await
+        self.sync(key).await
     }
 }
 

@@ -146,7 +146,7 @@ impl Provider {
         });
     }
 
-    async fn look_at_service(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_service(&self, key: &Key) -> Result<Next, Error> {
         let Some(service) = self.services.get(key) else {
             self.pool.lock().release(key);
             return Ok(Next::AwaitChange);
@@ -196,7 +196,7 @@ impl Provider {
         Ok(Next::AwaitChange)
     }
 
-    async fn look_at_ingress(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_ingress(&self, key: &Key) -> Result<Next, Error> {
         let Some(ingress) = self.ingresses.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -250,13 +250,13 @@ impl Provider {
 
 impl Reconcile for ForServices {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.0.look_at_service(key).await
+        self.0.sync_service(key).await
     }
 }
 
 impl Reconcile for ForIngresses {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.0.look_at_ingress(key).await
+        self.0.sync_ingress(key).await
     }
 }
 

@@ -139,7 +139,7 @@ impl Provisioner {
         });
     }
 
-    async fn look_at_claim(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_claim(&self, key: &Key) -> Result<Next, Error> {
         let Some(claim) = self.claims.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -248,7 +248,7 @@ impl Provisioner {
             .event(&object, EventType::Warning, "ProvisioningFailed", message);
     }
 
-    async fn look_at_volume(&self, key: &Key) -> Result<Next, Error> {
+    async fn sync_volume(&self, key: &Key) -> Result<Next, Error> {
         let Some(volume) = self.volumes.get(key) else {
             return Ok(Next::AwaitChange);
         };
@@ -279,13 +279,13 @@ impl Provisioner {
 
 impl Reconcile for ForClaims {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.0.look_at_claim(key).await
+        self.0.sync_claim(key).await
     }
 }
 
 impl Reconcile for ForVolumes {
     async fn reconcile(&self, key: &Key, _: &Report<'_>) -> Result<Next, Error> {
-        self.0.look_at_volume(key).await
+        self.0.sync_volume(key).await
     }
 }
 

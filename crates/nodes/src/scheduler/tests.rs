@@ -9,14 +9,14 @@ use super::*;
 
 /// A cluster in the making.
 #[derive(Default)]
-struct Bed {
+struct TestCluster {
     cache: Cache,
     claims: BTreeMap<String, Arc<PersistentVolumeClaim>>,
     volumes: BTreeMap<String, Arc<PersistentVolume>>,
     classes: BTreeMap<String, Arc<StorageClass>>,
 }
 
-impl Volumes for Bed {
+impl Volumes for TestCluster {
     fn claim(&self, _: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
         self.claims.get(name).cloned()
     }
@@ -33,7 +33,7 @@ impl Volumes for Bed {
     }
 }
 
-impl Objects for Bed {
+impl Objects for TestCluster {
     fn devices(&self) -> Option<&dyn Devices> {
         None
     }
@@ -72,14 +72,14 @@ fn asking(name: &str, cpu: &str, priority: i32) -> Arc<Pod> {
     )
 }
 
-impl Bed {
+impl TestCluster {
     /// Nodes with 4 cpus each; `node-2` is in zone b, the others in zone a.
-    fn new(nodes: usize) -> Bed {
-        let mut bed = Bed::default();
+    fn new(nodes: usize) -> TestCluster {
+        let mut cluster = TestCluster::default();
         for index in 0..nodes {
-            bed.node(index, json!({}));
+            cluster.node(index, json!({}));
         }
-        bed
+        cluster
     }
 
     fn node(&mut self, index: usize, more: Value) {
@@ -160,7 +160,7 @@ fn counted(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
 
 #[test]
 fn no_nodes() {
-    Bed::default().check(
+    TestCluster::default().check(
         &pod("p", json!({})),
         expect!["no nodes available to schedule pods"],
     );
@@ -168,56 +168,56 @@ fn no_nodes() {
 
 #[test]
 fn reasons_are_counted_in_upstreams_words() {
-    let mut bed = Bed::new(3);
-    bed.node(
+    let mut cluster = TestCluster::new(3);
+    cluster.node(
         0,
         json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}),
     );
-    bed.node(1, json!({"spec": {"unschedulable": true}}));
-    bed.check(&asking("p", "5", 0), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    cluster.node(1, json!({"spec": {"unschedulable": true}}));
+    cluster.check(&asking("p", "5", 0), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
     let tolerant = pod(
         "p",
         json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}),
     );
-    bed.check(&tolerant, expect!["bind node-0"]);
+    cluster.check(&tolerant, expect!["bind node-0"]);
     let everything = json!({"name": "c", "resources": {"requests": {"cpu": "9", "memory": "9Gi", "example.com/gpu": "1"}}});
-    bed.check(&pod("p", json!({"spec": {"containers": [everything]}})), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    cluster.check(&pod("p", json!({"spec": {"containers": [everything]}})), expect!["0/3 nodes are available: 1 Insufficient cpu, 1 Insufficient example.com/gpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
 fn full_nodes() {
-    let mut bed = Bed::new(1);
+    let mut cluster = TestCluster::new(1);
     for index in 0..10 {
-        bed.place(pod(&format!("p{index}"), json!({})), "node-0");
+        cluster.place(pod(&format!("p{index}"), json!({})), "node-0");
     }
-    bed.check(&pod("one-more", json!({})), expect!["0/1 nodes are available: 1 Too many pods. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
+    cluster.check(&pod("one-more", json!({})), expect!["0/1 nodes are available: 1 Too many pods. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
 }
 
 #[test]
 fn node_selector_and_affinity() {
-    let bed = Bed::new(3);
-    bed.check(
+    let cluster = TestCluster::new(3);
+    cluster.check(
         &pod("p", json!({"spec": {"nodeSelector": {"zone": "b"}}})),
         expect!["bind node-2"],
     );
-    bed.check(&pod("p", json!({"spec": {"nodeSelector": {"zone": "c"}}})), expect!["0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    cluster.check(&pod("p", json!({"spec": {"nodeSelector": {"zone": "c"}}})), expect!["0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
     let not_a =
         json!([{"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}]);
     let required = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": not_a}}});
-    bed.check(
+    cluster.check(
         &pod("p", json!({"spec": {"affinity": required}})),
         expect!["bind node-2"],
     );
     let by_name = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]);
     let daemon = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": by_name}}});
-    bed.check(
+    cluster.check(
         &pod("p", json!({"spec": {"affinity": daemon}})),
         expect!["bind node-1"],
     );
     let preferred = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 50, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}},
     ]}});
-    bed.check(
+    cluster.check(
         &pod("p", json!({"spec": {"affinity": preferred}})),
         expect!["bind node-2"],
     );
@@ -225,8 +225,8 @@ fn node_selector_and_affinity() {
 
 #[test]
 fn a_pod_that_names_its_nodes_looks_at_no_others() {
-    let mut bed = Bed::new(3);
-    bed.node(0, json!({"spec": {"unschedulable": true}}));
+    let mut cluster = TestCluster::new(3);
+    cluster.node(0, json!({"spec": {"unschedulable": true}}));
     let naming = |names: Value, cpu: &str| {
         let field = json!({"key": "metadata.name", "operator": "In", "values": names});
         let terms = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
@@ -238,9 +238,9 @@ fn a_pod_that_names_its_nodes_looks_at_no_others() {
             json!({"spec": {"affinity": affinity, "containers": [container]}}),
         )
     };
-    bed.check(&naming(json!(["node-2"]), "1"), expect!["bind node-2"]);
-    bed.check(&naming(json!(["node-2"]), "100"), expect!["0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
-    bed.check(&naming(json!(["node-9"]), "1"), expect!["0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    cluster.check(&naming(json!(["node-2"]), "1"), expect!["bind node-2"]);
+    cluster.check(&naming(json!(["node-2"]), "100"), expect!["0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
+    cluster.check(&naming(json!(["node-9"]), "1"), expect!["0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn pods_of_one_owner_spread_evenly() {
             json!({"metadata": {"ownerReferences": [owner]}}),
         )
     };
-    let counts = Bed::new(3).fill((0..9).map(owned));
+    let counts = TestCluster::new(3).fill((0..9).map(owned));
     assert_eq!(
         counts,
         counted(&[("node-0", 3), ("node-1", 3), ("node-2", 3)])
@@ -261,20 +261,20 @@ fn pods_of_one_owner_spread_evenly() {
 
 #[test]
 fn the_emptier_node_wins_and_ties_go_by_name() {
-    let mut bed = Bed::new(2);
-    bed.check(&asking("p", "1", 0), expect!["bind node-0"]);
-    bed.place(asking("other", "2", 0), "node-0");
-    bed.check(&asking("p", "1", 0), expect!["bind node-1"]);
+    let mut cluster = TestCluster::new(2);
+    cluster.check(&asking("p", "1", 0), expect!["bind node-0"]);
+    cluster.place(asking("other", "2", 0), "node-0");
+    cluster.check(&asking("p", "1", 0), expect!["bind node-1"]);
 }
 
 #[test]
 fn soft_taints_are_avoided_where_possible() {
-    let mut bed = Bed::new(2);
-    bed.node(
+    let mut cluster = TestCluster::new(2);
+    cluster.node(
         0,
         json!({"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}}),
     );
-    bed.check(&pod("p", json!({})), expect!["bind node-1"]);
+    cluster.check(&pod("p", json!({})), expect!["bind node-1"]);
 }
 
 #[test]
@@ -283,10 +283,10 @@ fn host_ports_are_taken_once_per_node() {
         let container = json!({"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]});
         pod(name, json!({"spec": {"containers": [container]}}))
     };
-    let mut bed = Bed::new(2);
-    let counts = bed.fill(["a", "b"].map(wanting));
+    let mut cluster = TestCluster::new(2);
+    let counts = cluster.fill(["a", "b"].map(wanting));
     assert_eq!(counts, counted(&[("node-0", 1), ("node-1", 1)]));
-    bed.check(&wanting("c"), expect!["0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
+    cluster.check(&wanting("c"), expect!["0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
 }
 
 fn affine(kind: &str, key: &str) -> Value {
@@ -296,17 +296,17 @@ fn affine(kind: &str, key: &str) -> Value {
 
 #[test]
 fn anti_affinity_keeps_pods_apart_in_both_directions() {
-    let mut bed = Bed::new(3);
+    let mut cluster = TestCluster::new(3);
     let apart = |name: &str| pod(name, affine("podAntiAffinity", "kubernetes.io/hostname"));
-    let counts = bed.fill(["a", "b", "c"].map(apart));
+    let counts = cluster.fill(["a", "b", "c"].map(apart));
     assert_eq!(
         counts,
         counted(&[("node-0", 1), ("node-1", 1), ("node-2", 1)])
     );
-    bed.check(&apart("d"), expect!["0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
+    cluster.check(&apart("d"), expect!["0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
     // One that has no rules of its own is kept away by the rules of the others.
-    bed.check(&pod("plain", json!({})), expect!["0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
-    bed.check(
+    cluster.check(&pod("plain", json!({})), expect!["0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."]);
+    cluster.check(
         &pod("other", json!({"metadata": {"labels": {"app": "db"}}})),
         expect!["bind node-0"],
     );
@@ -315,14 +315,14 @@ fn anti_affinity_keeps_pods_apart_in_both_directions() {
 #[test]
 fn affinity_follows_its_kind_and_the_first_may_go_anywhere() {
     let near = |name: &str| pod(name, affine("podAffinity", "zone"));
-    let mut bed = Bed::new(3);
-    bed.check(&near("first"), expect!["bind node-0"]);
-    bed.place(near("first"), "node-2");
-    bed.check(&near("second"), expect!["bind node-2"]);
+    let mut cluster = TestCluster::new(3);
+    cluster.check(&near("first"), expect!["bind node-0"]);
+    cluster.place(near("first"), "node-2");
+    cluster.check(&near("second"), expect!["bind node-2"]);
     let stranger = json!({"metadata": {"labels": {"app": "db"}}});
     let mut lonely = affine("podAffinity", "zone");
     merge(&mut lonely, stranger);
-    Bed::new(2).check(&pod("lonely", lonely), expect!["0/2 nodes are available: 2 node(s) didn't match pod affinity rules. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
+    TestCluster::new(2).check(&pod("lonely", lonely), expect!["0/2 nodes are available: 2 node(s) didn't match pod affinity rules. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
@@ -337,72 +337,78 @@ fn spread_constraints_limit_the_skew() {
             json!({"spec": {"topologySpreadConstraints": [constraint]}}),
         )
     };
-    let mut bed = Bed::new(3);
-    let counts = bed.fill((0..6).map(spread));
+    let mut cluster = TestCluster::new(3);
+    let counts = cluster.fill((0..6).map(spread));
     assert_eq!(counts["node-2"], 3, "half of them in zone b: {counts:?}");
-    bed.node(2, json!({"spec": {"unschedulable": true}}));
-    bed.place(spread(6), "node-0");
-    bed.check(&spread(7), expect!["0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match pod topology spread constraints. no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."]);
+    cluster.node(2, json!({"spec": {"unschedulable": true}}));
+    cluster.place(spread(6), "node-0");
+    cluster.check(&spread(7), expect!["0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match pod topology spread constraints. no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."]);
 }
 
 #[test]
 fn preemption_takes_the_cheapest_victims() {
-    let mut bed = Bed::new(2);
-    bed.place(asking("important", "4", 100), "node-0");
-    bed.place(asking("small", "1", 5), "node-1");
-    bed.place(asking("large", "3", 1), "node-1");
-    bed.check(
+    let mut cluster = TestCluster::new(2);
+    cluster.place(asking("important", "4", 100), "node-0");
+    cluster.place(asking("small", "1", 5), "node-1");
+    cluster.place(asking("large", "3", 1), "node-1");
+    cluster.check(
         &asking("p", "2", 50),
         expect![[r#"
         0/2 nodes are available: 2 Insufficient cpu.
         preempt ["large"] on node-1"#]],
     );
-    bed.check(
+    cluster.check(
         &asking("p", "4", 50),
         expect![[r#"
         0/2 nodes are available: 2 Insufficient cpu.
         preempt ["small", "large"] on node-1"#]],
     );
-    bed.check(&asking("equal", "2", 1), expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
+    cluster.check(&asking("equal", "2", 1), expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."]);
     let mut never = (*asking("polite", "2", 50)).clone();
     let mut spec = (*never.spec).clone();
     spec.never_preempts = true;
     never.spec = Arc::new(spec);
-    bed.check(&never, expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."]);
-    bed.check(&asking("too-large", "9", 50), expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
+    cluster.check(&never, expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."]);
+    cluster.check(&asking("too-large", "9", 50), expect!["0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."]);
 }
 
 #[test]
 fn a_nominated_pod_keeps_its_place() {
-    let mut bed = Bed::new(1);
-    bed.cache.nominate(asking("vip", "3", 50), "node-0");
-    bed.check(&asking("other", "2", 0), expect!["0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
-    bed.check(&asking("more-important", "2", 100), expect!["bind node-0"]);
-    bed.check(&asking("vip", "3", 50), expect!["bind node-0"]);
+    let mut cluster = TestCluster::new(1);
+    cluster.cache.nominate(asking("vip", "3", 50), "node-0");
+    cluster.check(&asking("other", "2", 0), expect!["0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."]);
+    cluster.check(&asking("more-important", "2", 100), expect!["bind node-0"]);
+    cluster.check(&asking("vip", "3", 50), expect!["bind node-0"]);
 }
 
 #[test]
 fn large_clusters_are_searched_in_turns() {
-    let mut bed = Bed::new(0);
+    let mut cluster = TestCluster::new(0);
     for index in 0..1000 {
-        bed.node(index, json!({}));
+        cluster.node(index, json!({}));
     }
-    let (first, start) = plan::plan(&bed.cache, &bed, &pod("p", json!({})), 0);
+    let (first, start) = plan::plan(&cluster.cache, &cluster, &pod("p", json!({})), 0);
     assert_eq!(start, 420, "42 % of 1,000 nodes that would do are enough");
-    let (second, _) = plan::plan(&bed.cache, &bed, &pod("p", json!({})), start);
+    let (second, _) = plan::plan(&cluster.cache, &cluster, &pod("p", json!({})), start);
     assert_ne!(first, second);
 }
 
 #[test]
 fn forgets_what_leaves() {
-    let mut bed = Bed::new(1);
+    let mut cluster = TestCluster::new(1);
     let tenant = asking("tenant", "3", 0);
-    bed.place(tenant.clone(), "node-0");
-    bed.place(tenant.clone(), "node-0");
-    assert!(matches!(bed.plan(&asking("p", "2", 0)), Plan::Wait { .. }));
-    bed.cache.remove(&tenant.key());
-    assert!(matches!(bed.plan(&asking("p", "4", 0)), Plan::Bind { .. }));
-    let state = bed.cache.node("node-0").unwrap();
+    cluster.place(tenant.clone(), "node-0");
+    cluster.place(tenant.clone(), "node-0");
+    assert!(matches!(
+        cluster.plan(&asking("p", "2", 0)),
+        Plan::Wait { .. }
+    ));
+    cluster.cache.remove(&tenant.key());
+    assert!(matches!(
+        cluster.plan(&asking("p", "4", 0)),
+        Plan::Bind { .. }
+    ));
+    let state = cluster.cache.node("node-0").unwrap();
     assert_eq!(
         (
             state.requested.milli_cpu,
@@ -440,7 +446,7 @@ fn local(name: &str, size: &str, node: &str) -> Value {
     })
 }
 
-impl Bed {
+impl TestCluster {
     fn add_class(&mut self, name: &str, provisioner: &str) {
         let class = json!({
             "metadata": {"name": name}, "provisioner": provisioner,
@@ -477,31 +483,31 @@ fn mounting(claims: &[&str]) -> Arc<Pod> {
 
 const NO_VOLUMES: &str = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind. no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
 
-fn says_no_volumes(bed: &Bed) -> bool {
-    let plan = bed.plan(&mounting(&["data"]));
+fn says_no_volumes(cluster: &TestCluster) -> bool {
+    let plan = cluster.plan(&mounting(&["data"]));
     matches!(plan, Plan::Wait { message, .. } if message == NO_VOLUMES)
 }
 
 #[test]
 fn a_pod_goes_where_a_free_volume_for_its_claim_is() {
-    let mut bed = Bed::new(3);
-    bed.add_class("local", "kubernetes.io/no-provisioner");
-    bed.add_claim("data", "5Gi", json!({}));
-    assert!(says_no_volumes(&bed));
-    bed.add_volume(local("elsewhere", "5Gi", "node-9"));
-    bed.add_volume(local("small", "1Gi", "node-0"));
-    assert!(says_no_volumes(&bed));
-    bed.add_volume(local("large", "100Gi", "node-1"));
-    bed.add_volume(local("right", "6Gi", "node-1"));
-    bed.check(
+    let mut cluster = TestCluster::new(3);
+    cluster.add_class("local", "kubernetes.io/no-provisioner");
+    cluster.add_claim("data", "5Gi", json!({}));
+    assert!(says_no_volumes(&cluster));
+    cluster.add_volume(local("elsewhere", "5Gi", "node-9"));
+    cluster.add_volume(local("small", "1Gi", "node-0"));
+    assert!(says_no_volumes(&cluster));
+    cluster.add_volume(local("large", "100Gi", "node-1"));
+    cluster.add_volume(local("right", "6Gi", "node-1"));
+    cluster.check(
         &mounting(&["data"]),
         expect!["bind node-1, keep right for data"],
     );
     let taken = json!({"spec": {"claimRef": {"namespace": "x", "name": "y", "uid": "z"}}});
     let mut right = local("right", "6Gi", "node-1");
     merge(&mut right, taken);
-    bed.add_volume(right);
-    bed.check(
+    cluster.add_volume(right);
+    cluster.check(
         &mounting(&["data"]),
         expect!["bind node-1, keep large for data"],
     );
@@ -520,26 +526,26 @@ fn a_free_volume_has_to_suit_its_claim() {
         (json!({}), json!({"accessModes": ["ReadOnlyMany"]})),
         (json!({}), json!({"volumeAttributesClassName": "gold"})),
     ] {
-        let mut bed = Bed::new(3);
-        bed.add_class("local", "kubernetes.io/no-provisioner");
-        bed.add_claim("data", "5Gi", json!({"spec": of_claim}));
+        let mut cluster = TestCluster::new(3);
+        cluster.add_class("local", "kubernetes.io/no-provisioner");
+        cluster.add_claim("data", "5Gi", json!({"spec": of_claim}));
         let mut volume = local("v", "5Gi", "node-1");
         merge(&mut volume, json!({"spec": of_volume}));
-        bed.add_volume(volume);
-        assert!(says_no_volumes(&bed), "{of_claim} {of_volume}");
+        cluster.add_volume(volume);
+        assert!(says_no_volumes(&cluster), "{of_claim} {of_volume}");
     }
 }
 
 #[test]
 fn two_claims_of_a_pod_get_two_volumes_of_one_node() {
-    let mut bed = Bed::new(3);
-    bed.add_class("local", "kubernetes.io/no-provisioner");
-    bed.add_claim("data", "5Gi", json!({}));
-    bed.add_claim("log", "1Gi", json!({}));
-    bed.add_volume(local("a", "6Gi", "node-0"));
-    bed.add_volume(local("b", "6Gi", "node-1"));
-    bed.add_volume(local("c", "2Gi", "node-1"));
-    bed.check(
+    let mut cluster = TestCluster::new(3);
+    cluster.add_class("local", "kubernetes.io/no-provisioner");
+    cluster.add_claim("data", "5Gi", json!({}));
+    cluster.add_claim("log", "1Gi", json!({}));
+    cluster.add_volume(local("a", "6Gi", "node-0"));
+    cluster.add_volume(local("b", "6Gi", "node-1"));
+    cluster.add_volume(local("c", "2Gi", "node-1"));
+    cluster.check(
         &mounting(&["data", "log"]),
         expect!["bind node-1, keep c for log, keep b for data"],
     );
@@ -547,15 +553,15 @@ fn two_claims_of_a_pod_get_two_volumes_of_one_node() {
 
 #[test]
 fn a_volume_that_is_kept_for_a_claim_decides_where_its_pod_goes() {
-    let mut bed = Bed::new(3);
-    bed.add_class("local", "kubernetes.io/no-provisioner");
-    bed.add_claim("data", "5Gi", json!({}));
-    bed.add_volume(local("free", "5Gi", "node-0"));
+    let mut cluster = TestCluster::new(3);
+    cluster.add_class("local", "kubernetes.io/no-provisioner");
+    cluster.add_claim("data", "5Gi", json!({}));
+    cluster.add_volume(local("free", "5Gi", "node-0"));
     let mut kept = local("kept", "50Gi", "node-2");
     let reference = json!({"spec": {"claimRef": {"namespace": "shop", "name": "data"}}});
     merge(&mut kept, reference);
-    bed.add_volume(kept);
-    bed.check(
+    cluster.add_volume(kept);
+    cluster.check(
         &mounting(&["data"]),
         expect!["bind node-2, keep kept for data"],
     );
@@ -563,12 +569,12 @@ fn a_volume_that_is_kept_for_a_claim_decides_where_its_pod_goes() {
 
 #[test]
 fn where_there_is_no_free_volume_a_provisioner_makes_one() {
-    let mut bed = Bed::new(3);
-    bed.add_class("local", "example.com/disk");
-    bed.add_claim("data", "5Gi", json!({}));
-    bed.check(&mounting(&["data"]), expect!["bind node-0, provision data"]);
+    let mut cluster = TestCluster::new(3);
+    cluster.add_class("local", "example.com/disk");
+    cluster.add_claim("data", "5Gi", json!({}));
+    cluster.check(&mounting(&["data"]), expect!["bind node-0, provision data"]);
     let selected = json!({"metadata": {"annotations": {volumes::SELECTED_NODE: "node-2"}}});
-    bed.add_claim("data", "5Gi", selected);
-    bed.add_volume(local("free", "5Gi", "node-0"));
-    bed.check(&mounting(&["data"]), expect!["bind node-2, provision data"]);
+    cluster.add_claim("data", "5Gi", selected);
+    cluster.add_volume(local("free", "5Gi", "node-0"));
+    cluster.check(&mounting(&["data"]), expect!["bind node-2, provision data"]);
 }

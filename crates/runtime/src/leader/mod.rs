@@ -1,6 +1,6 @@
 //! Leader election by client-go's rules on a `coordination.k8s.io/v1` Lease.
 //!
-//! It interoperates with a Go process that contends for the same lease. Expiry is judged by how
+//! It interoperates with a Go process that contends for the same lease. Expiry is measured by how
 //! long *we* have seen the lease unchanged, never by the times written in it, so a holder whose
 //! clock is an hour off does no harm. Every write carries the resource version that was read.
 //!

@@ -24,11 +24,11 @@ impl Oracles {
 
     /// Is what the managers say true, now that they have nothing more to do? Holds even if a user has paused, suspended or
     /// broken something.
-    pub(crate) fn check_settled(&self) -> Verdict {
+    pub(crate) fn check_even_if_paused(&self) -> Verdict {
         let mut inner = self.lock();
         inner.checks += 1;
         inner.world.run.acting = None;
-        inner.ask_all(|oracle, inner| oracle.settled(&inner.world))
+        inner.ask_all(|oracle, inner| oracle.even_if_paused(&inner.world))
     }
 
     /// Does a key fail that may, as it does upstream? Then it waits for a long time once the reason is gone.

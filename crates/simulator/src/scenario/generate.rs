@@ -241,7 +241,7 @@ impl Draft {
         let mut killed: Vec<String> = killed.map(|workload| workload.app.clone()).collect();
         let evicts = |step: &Step| match &step.action {
             Action::User(action) => action.evicts(),
-            Action::Fault(fault) => matches!(fault, Fault::SilenceNode(_)),
+            Action::Fault(fault) => matches!(fault, Fault::StopKubelet(_)),
         };
         if self.steps.iter().any(evicts) {
             killed = self.workloads.iter().map(|it| it.app.clone()).collect();
@@ -313,13 +313,13 @@ impl Draft {
 
     /// Kubelets stop posting status for long enough to be missed, perhaps for so long that their pods are evicted. Half the
     /// time they do not come back before users put everything right.
-    fn silence(&mut self, nodes: impl IntoIterator<Item = usize>) {
+    fn stop_kubelets(&mut self, nodes: impl IntoIterator<Item = usize>) {
         let (from, lasts) = (self.at + self.millis(4000), MISSED + self.millis(400_000));
         let ends = self.rng.chance(2);
         for node in nodes {
-            self.push(from, Action::Fault(Fault::SilenceNode(node)));
+            self.push(from, Action::Fault(Fault::StopKubelet(node)));
             if ends {
-                self.push(from + lasts, Action::Fault(Fault::WakeNode(node)));
+                self.push(from + lasts, Action::Fault(Fault::StartKubelet(node)));
             }
         }
     }
@@ -391,14 +391,14 @@ impl Draft {
                 }
             }
             10 => {
-                self.push(later, Action::Fault(Fault::WakeNode(node)));
-                Fault::SilenceNode(node)
+                self.push(later, Action::Fault(Fault::StartKubelet(node)));
+                Fault::StopKubelet(node)
             }
             11 => return self.unseen_end(),
-            12 => return self.silence([node]),
+            12 => return self.stop_kubelets([node]),
             13 => {
                 let zone = node % ZONES;
-                return self.silence((zone..self.nodes).step_by(ZONES));
+                return self.stop_kubelets((zone..self.nodes).step_by(ZONES));
             }
             _ => {
                 self.push(

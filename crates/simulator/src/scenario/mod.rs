@@ -70,8 +70,8 @@ pub enum Fault {
         lost: u64,
         down: Duration,
     },
-    SilenceNode(usize),
-    WakeNode(usize),
+    StopKubelet(usize),
+    StartKubelet(usize),
     LoseNode(usize),
     ReturnNodes,
     /// Watches of one kind stand still.
@@ -153,7 +153,7 @@ impl Scenario {
         let lags = |step: &Step| {
             matches!(step.action, Action::Fault(ref fault) if !matches!(
                 fault,
-                Fault::SilenceNode(_) | Fault::WakeNode(_) | Fault::LoseNode(_) | Fault::ReturnNodes
+                Fault::StopKubelet(_) | Fault::StartKubelet(_) | Fault::LoseNode(_) | Fault::ReturnNodes
             ))
         };
         // A manager that starts with a slow listing has a cache for some kinds and none for others.
@@ -220,9 +220,9 @@ impl Action {
             Fault::CrashManager { .. } => "manager crashed",
             Fault::RestartServer { lost: 0, .. } => "API server restarted",
             Fault::RestartServer { .. } => "API server restarted, tail lost",
-            Fault::SilenceNode(_) => "kubelet stopped",
+            Fault::StopKubelet(_) => "kubelet stopped",
             Fault::LoseNode(_) => "node gone",
-            Fault::WakeNode(_) | Fault::ReturnNodes => return None,
+            Fault::StartKubelet(_) | Fault::ReturnNodes => return None,
             Fault::Freeze { .. } => "watches of a kind frozen",
             Fault::Delay { .. } => "events of a kind delayed",
             Fault::CutWatches => "all watches cut",
@@ -280,10 +280,10 @@ impl fmt::Display for Fault {
                 "the API server is down for {}, the last {lost} changes are lost",
                 secs(down)
             ),
-            Fault::SilenceNode(node) => {
+            Fault::StopKubelet(node) => {
                 write!(f, "the kubelet of node-{node} stops posting status")
             }
-            Fault::WakeNode(node) => write!(f, "the kubelet of node-{node} posts status again"),
+            Fault::StartKubelet(node) => write!(f, "the kubelet of node-{node} posts status again"),
             Fault::LoseNode(node) => write!(f, "node-{node} is gone"),
             Fault::ReturnNodes => write!(f, "all nodes are back"),
             Fault::Freeze { plural, lasts } => {

@@ -21,20 +21,20 @@ const REPLICAS_MORE: usize = 70;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A busy cluster: ten nodes, 200 pods, and somebody who does something every minute. In turn: a new version, more
-/// replicas, fewer again, a pod deleted by hand, a node that falls silent, and the node back.
+/// replicas, fewer again, a pod deleted by hand, a node whose kubelet stops posting status, and the node back.
 pub fn busy(lasts: Duration) -> Scenario {
     let mut scenario = four_deployments("busy");
     let minutes = usize::try_from(lasts.as_secs() / MINUTE.as_secs()).unwrap_or(0);
     for minute in 1..minutes {
-        let (turn, round) = (minute % 6, minute / 6);
-        let action = match turn {
-            1 => Action::User(version(round, minute)),
-            2 => Action::User(scale(round, REPLICAS_MORE)),
-            3 => Action::User(scale(round, REPLICAS)),
-            4 => Action::User(UserAction::DeletePod(web(round), round)),
-            5 => Action::Fault(Fault::SilenceNode(round % NODES)),
-            // The one of the round before.
-            _ => Action::Fault(Fault::WakeNode((round - 1) % NODES)),
+        let (step, cycle) = (minute % 6, minute / 6);
+        let action = match step {
+            1 => Action::User(version(cycle, minute)),
+            2 => Action::User(scale(cycle, REPLICAS_MORE)),
+            3 => Action::User(scale(cycle, REPLICAS)),
+            4 => Action::User(UserAction::DeletePod(web(cycle), cycle)),
+            5 => Action::Fault(Fault::StopKubelet(cycle % NODES)),
+            // The one of the cycle before.
+            _ => Action::Fault(Fault::StartKubelet((cycle - 1) % NODES)),
         };
         let at = MINUTE * u32::try_from(minute).unwrap_or(u32::MAX);
         scenario.steps.push(Step { at, action });
@@ -60,7 +60,7 @@ pub fn idle(lasts: Duration) -> Scenario {
     let mut scenario = LIBRARY[2].scenario();
     scenario.name = "idle".to_owned();
     scenario.steps.truncate(1);
-    let action = Action::Fault(Fault::WakeNode(0));
+    let action = Action::Fault(Fault::StartKubelet(0));
     scenario.steps.push(Step { at: lasts, action });
     scenario
 }

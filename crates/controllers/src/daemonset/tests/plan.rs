@@ -1,4 +1,4 @@
-//! What a round does, and why.
+//! What a sync does, and why.
 
 use api::decision::Explain;
 use std::time::Duration;

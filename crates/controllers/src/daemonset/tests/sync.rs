@@ -30,7 +30,11 @@ async fn runs_on_every_node_and_then_rests() {
     let patch = json!({"metadata": {"labels": {"touched": "yes"}}});
     world.patch(&DaemonSet::TYPE, "web", patch).await;
     world.wait_until_idle().await;
-    assert_eq!(world.written(), "", "a settled set writes nothing");
+    assert_eq!(
+        world.written(),
+        "",
+        "a set that has converged writes nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]

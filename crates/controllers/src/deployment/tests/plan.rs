@@ -146,7 +146,7 @@ fn old_sets_shrink_as_far_as_enough_pods_stay_available() {
         ),
         // One that should have no pods has none to give, whatever its status says.
         ("replicas=10 unavailable=2 | old:0/10 new:10", ""),
-        // A set that still shrinks ends the round.
+        // A set that still shrinks ends the sync.
         ("replicas=10 unavailable=2 | a:4/6 b:6 new:0", ""),
     ];
     for (text, expected) in cases {

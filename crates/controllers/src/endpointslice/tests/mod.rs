@@ -3,6 +3,7 @@
 mod bad_input;
 mod case;
 mod desired;
+mod failures;
 mod invariants;
 mod metrics;
 mod packing;
@@ -12,6 +13,5 @@ mod stale;
 mod sync;
 mod topology;
 mod traffic;
-mod trouble;
 mod wakeups;
 mod world;

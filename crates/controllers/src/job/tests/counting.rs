@@ -3,10 +3,10 @@
 use expect_test::{Expect, expect};
 
 use super::super::assess::{all_failures, assess, failure_count};
-use super::pure::{now, pod, round, snapshot};
+use super::pure::{now, pod, snapshot, sync};
 
 fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&round(text));
+    expected.assert_eq(&sync(text));
 }
 
 // Upstream: TestTrackJobStatusAndRemoveFinalizers, TestGetNewFinshedPods.
@@ -157,7 +157,7 @@ fn what_was_written_down_before_takes_up_room() {
     let pods: Vec<String> = (0..500)
         .map(|number| format!("p{number:03}:succeeded"))
         .collect();
-    let lines = round(&format!(
+    let lines = sync(&format!(
         "parallelism=1 completions=900 started=9 backoff=1@0 lost=a,b | {} b:failed",
         pods.join(" ")
     ));
@@ -324,7 +324,7 @@ fn a_count_that_makes_no_sense_is_none() {
 #[test]
 fn new_pods_get_the_lowest_indexes_that_nobody_has() {
     let act = |text: &str| {
-        let lines = round(&format!("indexed backoff=1@99 {text}"));
+        let lines = sync(&format!("indexed backoff=1@99 {text}"));
         lines.lines().next().unwrap_or_default().to_owned()
     };
     assert_eq!(act("parallelism=5 completions=3"), "create [0, 1, 2]");
@@ -447,7 +447,7 @@ fn a_success_policy_goes_with_limits_for_each_index() {
 fn conditions_that_are_false_say_nothing() {
     let settled = "parallelism=1 completions=1 active=1 ready=1 terminating=0 started=9";
     for type_ in ["FailureTarget", "SuccessCriteriaMet", "Failed", "Complete"] {
-        let lines = round(&format!("{settled} not={type_} | a:running,ready"));
+        let lines = sync(&format!("{settled} not={type_} | a:running,ready"));
         assert_eq!(lines, "", "{type_}");
     }
     // One that comes true takes their place.

@@ -2,10 +2,10 @@
 
 use expect_test::{Expect, expect};
 
-use super::pure::round;
+use super::pure::sync;
 
 fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&round(text));
+    expected.assert_eq(&sync(text));
 }
 
 // Upstream: TestSyncJobComplete, TestControllerSyncJob ("job finish", "WQ job all finished...").
@@ -88,7 +88,7 @@ fn one_failure_too_many_fails_it() {
 #[test]
 fn restarts_in_place_are_failures() {
     let on = |limit: i32, pods: &str| {
-        round(&format!(
+        sync(&format!(
             "onfailure parallelism=2 backoffLimit={limit} active=2 ready=0 terminating=0 | {pods}"
         ))
     };
@@ -110,7 +110,7 @@ fn restarts_in_place_are_failures() {
         untrack a b
         write FailureTarget(BackoffLimitExceeded) failed=2 ready=0 start=00:00 terminating=2"#]].assert_eq(&on(2, "a:running,restarts=1 b:pending,restarts=1"));
     let never =
-        round("parallelism=1 backoffLimit=1 active=1 ready=0 terminating=0 | a:running,restarts=5");
+        sync("parallelism=1 backoffLimit=1 active=1 ready=0 terminating=0 | a:running,restarts=5");
     expect![[""]].assert_eq(&never);
 }
 
@@ -156,7 +156,7 @@ fn a_deadline_counts_from_the_start() {
 #[test]
 fn a_pod_is_counted_exactly_once() {
     let settled = "parallelism=9 active=1 ready=0 terminating=0 started=9 backoff=1@0";
-    let counted = |text: &str| round(&format!("{settled} {text}"));
+    let counted = |text: &str| sync(&format!("{settled} {text}"));
     // A pod whose finalizer went is in the counter, not in the list.
     expect![[r#"
         write active=1 ready=0 start=59:51 succeeded=1 terminating=0 uncounted={succeeded:[b]}
@@ -192,7 +192,7 @@ fn five_hundred_are_counted_at_a_time() {
         let pod = |number: u32| format!("p{number:03}:{}", facts.replace('#', &number.to_string()));
         (0..count).map(pod).collect::<Vec<_>>().join(" ")
     };
-    let lines = round(&format!(
+    let lines = sync(&format!(
         "parallelism=1 completions=501 | {}",
         many("succeeded", 501)
     ));
@@ -210,7 +210,7 @@ fn five_hundred_are_counted_at_a_time() {
         "indexed parallelism=1 completions=501 | {}",
         many("succeeded,ix=#", 501)
     );
-    let lines = round(&indexed);
+    let lines = sync(&indexed);
     assert_eq!(released(&lines), (500, true));
     let ends = lines.contains("Complete(");
     assert!(!ends, "one still has its finalizer");

@@ -2,13 +2,13 @@
 
 use expect_test::{Expect, expect};
 
-use super::pure::round;
+use super::pure::sync;
 
 const BOTH: &str = "off=JobPodReplacementPolicy,JobManagedBy";
 const REPLACEMENT: &str = "off=JobPodReplacementPolicy";
 
 fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&round(text));
+    expected.assert_eq(&sync(text));
 }
 
 // Upstream: TestSyncJobWithJobBackoffLimitPerIndex, TestControllerSyncJob.
@@ -117,7 +117,7 @@ fn an_end_that_was_announced_waits_for_the_last_pod_only_behind_either_gate() {
     let pods = "a:running,going,free";
     for gates in ["off=JobManagedBy", REPLACEMENT] {
         for job in [failed, met] {
-            let lines = round(&format!("{job} {gates} | {pods}"));
+            let lines = sync(&format!("{job} {gates} | {pods}"));
             assert!(
                 !lines.contains("Failed(") && !lines.contains("Complete("),
                 "{lines}"

@@ -3,6 +3,7 @@
 mod counting;
 mod ending;
 mod failing;
+mod failures;
 mod gates;
 mod indexed;
 mod invariants;
@@ -13,5 +14,4 @@ pub(super) mod pure;
 mod running;
 pub(super) mod scenario;
 mod stale;
-mod trouble;
 mod wakeups;

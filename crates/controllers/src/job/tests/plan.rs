@@ -2,10 +2,10 @@
 
 use expect_test::{Expect, expect};
 
-use super::pure::{reason, round};
+use super::pure::{reason, sync};
 
 fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&round(text));
+    expected.assert_eq(&sync(text));
 }
 
 // Upstream: TestControllerSyncJob ("job start", "WQ job start", "pending pods", "correct # of pods").

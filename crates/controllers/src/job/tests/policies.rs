@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 use super::super::indexes::Indexes;
 use super::super::policy::{counts, failure_rule, success_rule};
-use super::pure::{pod, round, snapshot};
+use super::pure::{pod, snapshot, sync};
 
 fn policy(rules: &str) -> std::sync::Arc<Job> {
     snapshot(&format!("policy={rules}")).job
@@ -174,7 +174,7 @@ fn a_rule_may_name_a_container() {
 }
 
 fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&round(text));
+    expected.assert_eq(&sync(text));
 }
 
 const FAIL_ON_5: &str =

@@ -1,4 +1,4 @@
-//! One round of a job as its pure parts decide it, in short lines; every write gets through.
+//! One sync of a job as its pure parts decide it, in short lines; every write gets through.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,8 +161,8 @@ pub fn pod(text: &str) -> Arc<Pod> {
     Arc::new(Pod::decode(pod.to_string().as_bytes()).unwrap())
 }
 
-/// What the round does: pods, status before finalizers are removed, of whom they are removed, status after that.
-pub fn round(text: &str) -> String {
+/// What the sync does: pods, status before finalizers are removed, of whom they are removed, status after that.
+pub fn sync(text: &str) -> String {
     let snapshot = snapshot(text);
     let assessed = assess(&snapshot, now());
     let plan = plan(&snapshot, &assessed, now());

@@ -45,7 +45,7 @@ async fn nodes_of_a_zone_are_tainted_one_after_the_other() {
     report(&world, "y", "True").await;
     pass(&world, 10, &["a", "b", "c", "y"]).await;
     assert_eq!(driving(&world, &dead).await, "x z");
-    // Once more, and it waits its turn again.
+    // Once more, and it waits again.
     pass(&world, 60, &alive).await;
     assert_eq!(driving(&world, &dead).await, "x y z");
 }
@@ -147,7 +147,7 @@ async fn a_node_that_does_not_count_is_tainted_like_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_somebody_takes_off_comes_back_in_its_turn() {
+async fn a_taint_that_somebody_takes_off_comes_back_as_the_rate_limit_allows() {
     let world = world().await;
     for name in ["a", "b"] {
         make_node(&world, name, json!({})).await;

@@ -1,11 +1,11 @@
-//! When a node is called silent.
+//! When a kubelet is said to have stopped posting status.
 
 use api::MicroTime;
 use api::conditions::ConditionStatus;
 use api::kinds::Lease;
 use expect_test::{Expect, expect};
 
-use super::super::health::{Seen, look};
+use super::super::health::{Seen, health_of};
 use super::{at, node, settings};
 
 /// `alive=10 Ready=True hb=5 lease=3 uid=u`
@@ -43,7 +43,7 @@ fn check(object: &str, was: &str, lease: Option<u64>, now: u64, expected: Expect
         lease
     });
     let patience = settings().patience;
-    let found = look(
+    let found = health_of(
         &node(object),
         lease.as_ref(),
         seen(was).as_ref(),
@@ -53,7 +53,7 @@ fn check(object: &str, was: &str, lease: Option<u64>, now: u64, expected: Expect
     let seconds = found.seen.alive_at.unix_micros() / 1_000_000;
     let says = found.says.map_or("nothing".into(), |says| says.to_string());
     let mut text = format!("alive at {seconds}, said {}, says {says}", found.said);
-    for one in found.silenced {
+    for one in found.unknown {
         let how = if one.never_reported {
             "never reported"
         } else {

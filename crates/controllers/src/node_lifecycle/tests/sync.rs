@@ -19,7 +19,7 @@ async fn ready_of(world: &World, pod: &str) -> String {
     ready["status"].as_str().unwrap().to_owned()
 }
 
-/// Two nodes of which `b` falls silent after a while; a pod on each.
+/// Two nodes of which `b` stops posting status after a while; a pod on each.
 async fn with_silent_node() -> World {
     let world = world().await;
     for name in ["a", "b"] {
@@ -312,7 +312,7 @@ async fn a_status_that_cannot_be_written_is_tried_again() {
     assert_eq!(
         taints(&world, "b").await,
         "",
-        "who cannot be judged is left alone"
+        "whose health is unknown is left alone"
     );
     pass(&world, 10, &["a"]).await;
     assert_eq!(
@@ -402,7 +402,7 @@ async fn a_restarted_controller_gives_everyone_their_time_again() {
         .collect();
     informers.start(&stop);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // UPSTREAM: it is taken off and, because the node still says Unknown, put on in its turn.
+    // UPSTREAM: it is taken off and, because the node still says Unknown, put on when the rate limit allows.
     assert_eq!(world.written(), "PATCH nodes/b ×2");
     assert_eq!(
         taints(&world, "b").await,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::MicroTime;
 use api::kinds::Node;
 
-use super::super::waiting::{Turn, Waiting};
+use super::super::waiting::{Allowed, Waiting};
 use super::{at, node};
 
 fn named(name: &str) -> Arc<Node> {
@@ -21,10 +21,10 @@ fn queue(rate: f32, names: &[&str]) -> Waiting {
     waiting
 }
 
-/// The names whose turn it is at this time, in order.
-fn turns(waiting: &mut Waiting, now: MicroTime) -> String {
+/// The names that are allowed at this time, in order.
+fn allowed(waiting: &mut Waiting, now: MicroTime) -> String {
     let mut names = Vec::new();
-    while let Turn::Of(node) = waiting.next(now) {
+    while let Allowed::Node(node) = waiting.next(now) {
         names.push(node.metadata.name.to_string());
     }
     names.join(" ")
@@ -35,11 +35,11 @@ fn turns(waiting: &mut Waiting, now: MicroTime) -> String {
 fn first_come_first_served_and_once() {
     let mut waiting = queue(1.0, &["b", "a"]);
     assert!(!waiting.add(named("b")), "it waits already");
-    assert_eq!(turns(&mut waiting, at(0)), "b");
-    assert_eq!(turns(&mut waiting, at(0)), "", "one token");
-    assert!(!waiting.add(named("b")), "it had its turn");
-    assert_eq!(turns(&mut waiting, at(1)), "a");
-    assert_eq!(waiting.next(at(2)), Turn::Nobody);
+    assert_eq!(allowed(&mut waiting, at(0)), "b");
+    assert_eq!(allowed(&mut waiting, at(0)), "", "one token");
+    assert!(!waiting.add(named("b")), "it was taken");
+    assert_eq!(allowed(&mut waiting, at(1)), "a");
+    assert_eq!(waiting.next(at(2)), Allowed::Nobody);
 }
 
 // Upstream: TestDelNode, TestTryRemovingWhileTry.
@@ -48,55 +48,55 @@ fn a_node_that_is_forgotten_may_come_again() {
     let mut waiting = queue(1.0, &["a", "b", "c"]);
     assert!(waiting.forget("b"));
     assert!(!waiting.forget("b"));
-    assert_eq!(turns(&mut waiting, at(0)), "a");
-    assert!(waiting.forget("a"), "it had its turn and is known");
+    assert_eq!(allowed(&mut waiting, at(0)), "a");
+    assert!(waiting.forget("a"), "it was taken and is known");
     waiting.put_back(named("a"));
     assert_eq!(
-        turns(&mut waiting, at(1)),
+        allowed(&mut waiting, at(1)),
         "c",
         "what is forgotten is not put back"
     );
     assert!(waiting.add(named("a")));
-    assert_eq!(turns(&mut waiting, at(2)), "a");
+    assert_eq!(allowed(&mut waiting, at(2)), "a");
 }
 
 // Upstream: TestAddAfterTry.
 #[test]
 fn a_node_that_lost_its_taint_is_readmitted_without_losing_a_place() {
     let mut waiting = queue(1.0, &["a", "b"]);
-    assert_eq!(turns(&mut waiting, at(0)), "a");
+    assert_eq!(allowed(&mut waiting, at(0)), "a");
     waiting.readmit("a");
     waiting.readmit("b");
     assert!(waiting.add(named("a")));
     assert!(!waiting.add(named("b")));
-    assert_eq!(turns(&mut waiting, at(1)), "b");
-    assert_eq!(turns(&mut waiting, at(2)), "a");
+    assert_eq!(allowed(&mut waiting, at(1)), "b");
+    assert_eq!(allowed(&mut waiting, at(2)), "a");
 }
 
 // Upstream: TestTry.
 #[test]
-fn a_turn_that_fails_is_paid_for_and_goes_to_the_back() {
+fn a_node_that_is_put_back_has_spent_its_token_and_goes_to_the_back() {
     let mut waiting = queue(0.1, &["a", "b"]);
-    let Turn::Of(node) = waiting.next(at(0)) else {
-        panic!("the first turn is free");
+    let Allowed::Node(node) = waiting.next(at(0)) else {
+        panic!("the first token is there");
     };
     waiting.put_back(node);
-    assert_eq!(turns(&mut waiting, at(5)), "");
-    assert_eq!(turns(&mut waiting, at(10)), "b");
-    assert_eq!(turns(&mut waiting, at(20)), "a");
+    assert_eq!(allowed(&mut waiting, at(5)), "");
+    assert_eq!(allowed(&mut waiting, at(10)), "b");
+    assert_eq!(allowed(&mut waiting, at(20)), "a");
 }
 
 #[test]
-fn tells_how_long_until_the_next_turn() {
+fn tells_how_long_until_the_next_node() {
     let mut waiting = queue(0.1, &["a", "b"]);
-    assert_eq!(turns(&mut waiting, at(0)), "a");
-    let Turn::In(wait) = waiting.next(at(4)) else {
+    assert_eq!(allowed(&mut waiting, at(0)), "a");
+    let Allowed::After(wait) = waiting.next(at(4)) else {
         panic!("b waits");
     };
     let wait = wait.as_micros();
     assert!((6_000_000..6_000_010).contains(&wait), "{wait}");
     let due = at(4).plus(Duration::from_micros(u64::try_from(wait).unwrap()));
-    assert_eq!(turns(&mut waiting, due), "b");
+    assert_eq!(allowed(&mut waiting, due), "b");
 }
 
 // Upstream: TestSwapLimiter.
@@ -104,25 +104,25 @@ fn tells_how_long_until_the_next_turn() {
 fn a_new_rate_gives_no_new_token() {
     let mut waiting = queue(1.0, &["a", "b", "c", "d"]);
     waiting.set_rate(10.0, at(0));
-    assert_eq!(turns(&mut waiting, at(0)), "a", "the token was not spent");
+    assert_eq!(allowed(&mut waiting, at(0)), "a", "the token was not spent");
     waiting.set_rate(1.0, at(0));
-    assert_eq!(turns(&mut waiting, at(0)), "");
+    assert_eq!(allowed(&mut waiting, at(0)), "");
     waiting.set_rate(0.0, at(1));
-    assert_eq!(waiting.next(at(100)), Turn::Nobody, "no rate, no turn");
+    assert_eq!(waiting.next(at(100)), Allowed::Nobody, "no rate, no node");
     waiting.set_rate(0.1, at(100));
-    assert_eq!(turns(&mut waiting, at(109)), "");
-    assert_eq!(turns(&mut waiting, at(110)), "b");
+    assert_eq!(allowed(&mut waiting, at(109)), "");
+    assert_eq!(allowed(&mut waiting, at(110)), "b");
     waiting.set_rate(0.1, at(115));
     assert_eq!(
-        turns(&mut waiting, at(120)),
+        allowed(&mut waiting, at(120)),
         "c",
         "the same rate changes nothing"
     );
 }
 
-/// Never more turns than the rate allows, whatever rates come and go in between.
+/// Never more nodes than the rate allows, whatever rates come and go in between.
 #[test]
-fn no_more_turns_than_the_rate_allows() {
+fn no_more_nodes_than_the_rate_allows() {
     let rng = api::Rng::from_seed(7);
     for _ in 0..50 {
         let names: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
@@ -132,12 +132,12 @@ fn no_more_turns_than_the_rate_allows() {
         for second in 1..200_u32 {
             allowed += f64::from(second - last) * rate;
             last = second;
-            while let Turn::Of(_) = waiting.next(at(second.into())) {
+            while let Allowed::Node(_) = waiting.next(at(second.into())) {
                 taken += 1;
             }
             assert!(
                 f64::from(taken) <= allowed + 1e-6,
-                "{taken} turns of {allowed} at {second}"
+                "{taken} nodes of {allowed} at {second}"
             );
             if rng.below(10) == 0 {
                 rate = [0.0, 0.1, 0.5, 2.0][rng.below(4)];

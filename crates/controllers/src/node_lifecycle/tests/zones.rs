@@ -31,7 +31,7 @@ fn a_small_zone_that_is_partly_down_is_left_alone() {
     assert!((rate(State::PartialDisruption, 51) - 0.01).abs() < 1e-6);
 }
 
-/// `a=new 1/2` and the like: the state at the last look, ready and down now; `-` where it is not known.
+/// `a=new 1/2` and the like: the state at the last check, ready and down now; `-` where it is not known.
 fn check(zones: &str, expected: Expect) {
     let (mut was, mut counts) = (Zones::new(), Zones::new());
     for zone in zones.split(", ").filter(|zone| !zone.is_empty()) {
@@ -61,7 +61,7 @@ fn check(zones: &str, expected: Expect) {
             None => format!("{zone} {state}"),
         })
         .collect();
-    expected.assert_eq(&format!("{} | {:?}", states.join(", "), verdict.turn));
+    expected.assert_eq(&format!("{} | {:?}", states.join(", "), verdict.transition));
 }
 
 // Upstream: TestMonitorNodeHealth.

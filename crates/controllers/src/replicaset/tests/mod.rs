@@ -1,11 +1,11 @@
 //! Behaviour of the controller, weakest test that suffices first.
 
+mod failures;
 mod invariants;
 mod plan;
 mod stale;
 mod status;
 mod sync;
-mod trouble;
 mod wakeups;
 
 use std::sync::Arc;

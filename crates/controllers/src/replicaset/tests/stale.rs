@@ -66,7 +66,7 @@ async fn a_status_goes_on_top_of_what_others_wrote_meanwhile_and_claims_to_have_
     assert_eq!(set["spec"]["replicas"], 3, "and changes nothing else");
 }
 
-// Upstream: TestControllerBurstReplicas. The second round waits until all of the first was seen.
+// Upstream: TestControllerBurstReplicas. The second sync waits until all of the first was seen.
 #[tokio::test(start_paused = true)]
 async fn more_than_500_pods_come_and_go_in_two_rounds() {
     let gate = Gate::StaleControllerConsistencyReplicaSet;

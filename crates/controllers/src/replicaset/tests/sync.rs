@@ -77,7 +77,11 @@ async fn scales_up_and_down_and_then_rests() {
     assert_eq!(deleted, 2);
 
     world.wait_until_idle().await;
-    assert_eq!(world.written(), "", "a settled set writes nothing");
+    assert_eq!(
+        world.written(),
+        "",
+        "a set that has converged writes nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]

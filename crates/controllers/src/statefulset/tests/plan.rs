@@ -1,4 +1,4 @@
-//! What a round does, and why.
+//! What a sync does, and why.
 
 use expect_test::{Expect, expect};
 

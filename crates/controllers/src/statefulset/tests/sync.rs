@@ -42,7 +42,11 @@ async fn an_ordered_set_goes_one_by_one_and_then_rests() {
     roll_out(&world).await;
     world.written();
     world.wait_until_idle().await;
-    assert_eq!(world.written(), "", "a settled set writes nothing");
+    assert_eq!(
+        world.written(),
+        "",
+        "a set that has converged writes nothing"
+    );
 }
 
 /// Revision names with their hashes made readable.

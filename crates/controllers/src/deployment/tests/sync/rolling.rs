@@ -100,7 +100,11 @@ async fn rolls_from_one_template_to_the_next() {
     .assert_eq(&without_hashes(&world, &conditions(&world).await).await);
     assert_converged(&world).await;
     world.wait_until_idle().await;
-    assert_eq!(world.written(), "", "a settled Deployment writes nothing");
+    assert_eq!(
+        world.written(),
+        "",
+        "a Deployment that has converged writes nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]

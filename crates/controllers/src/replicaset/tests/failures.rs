@@ -161,7 +161,7 @@ async fn nothing_is_created_twice_while_the_caches_lag() {
     world.create(&ReplicaSet::TYPE, replica_set(5)).await;
     // Wake the set repeatedly while its own pods are on their way into the cache.
     for number in 0..20 {
-        let label = json!({"metadata": {"labels": {"round": number.to_string()}}});
+        let label = json!({"metadata": {"labels": {"sync": number.to_string()}}});
         world.patch(&ReplicaSet::TYPE, "web", label).await;
         tokio::task::yield_now().await;
     }
