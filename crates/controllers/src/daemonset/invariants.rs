@@ -116,12 +116,7 @@ impl Oracle for DaemonSetOracle {
 impl DaemonSetOracle {
     /// The controller wrote the status of a set: does it count nobody too early?
     fn check_available(&self, world: &World, set: &Arc<DaemonSet>) -> Verdict {
-        let uid = &set.metadata.uid;
-        let pods = world.owned_by::<Pod>(uid);
-        let sight = world
-            .sight(&pods)
-            .max(world.sight(std::slice::from_ref(set)));
-        let sight = sight.max(self.losses.sight(world, uid));
+        let (pods, sight) = self.losses.counted(world, set);
         let now = world.latest_now();
         world.check(AVAILABLE, sight, || counts_in_time(set, &pods, now))
     }

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::collections::HashMap;
-use api::kinds::{Address, Pod, Service, Subset, SubsetPort, TargetRef};
+use api::kinds::{Address, Pod, Service, Subset, SubsetPort};
 
-use crate::service_endpoints::{find_port, has_endpoint, hostname};
+use crate::service_endpoints::{find_port, has_endpoint, hostname, target_ref};
 
 /// The most addresses that are stored: consumers of Endpoints read all of them with each change.
 pub const CAPACITY: usize = 1000;
@@ -144,20 +144,13 @@ pub fn address<'a>(service: &Service, pod: &'a Pod) -> Option<Address<'a>> {
     let wants_ipv6 = is_ipv6(service, pod);
     let mut ips = pod.status.ips.iter();
     let ip = ips.find(|ip| matches!(ip, IpAddr::V6(_)) == wants_ipv6)?;
-    let meta = &pod.metadata;
     let hostname = hostname(pod, service);
     Some(Address {
         ip: Cow::Owned(ip.to_string()),
         hostname: Cow::Borrowed(hostname),
         // UPSTREAM: also if it is empty.
         node_name: Some(Cow::Borrowed(&pod.node_name)),
-        target_ref: Some(TargetRef {
-            kind: Cow::Borrowed("Pod"),
-            namespace: Cow::Borrowed(&meta.namespace),
-            name: Cow::Borrowed(&meta.name),
-            uid: Cow::Owned(meta.uid.to_string()),
-            ..TargetRef::default()
-        }),
+        target_ref: Some(target_ref(pod)),
     })
 }
 

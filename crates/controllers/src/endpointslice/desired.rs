@@ -7,12 +7,12 @@ use api::Istr;
 use api::collections::HashMap;
 use api::kinds::{
     AddressType, Endpoint, EndpointConditions, EndpointPort, KnownEndpoint, Pod, Service,
-    TargetRef, intern_ports,
+    intern_ports,
 };
 
 use super::families::family_of;
 use super::snapshot::Snapshot;
-use crate::service_endpoints::{find_port, has_endpoint, hostname};
+use crate::service_endpoints::{find_port, has_endpoint, hostname, target_ref};
 
 /// The endpoints of one family, and which ports they have.
 pub struct Desired<'a> {
@@ -85,9 +85,8 @@ fn zone<'a>(snapshot: &'a Snapshot, pod: &Pod) -> Option<&'a Istr> {
 /// The endpoint of a pod, without hints; it has no address if the pod has none of this family.
 pub fn endpoint<'a>(snapshot: &'a Snapshot, pod: &'a Pod, family: AddressType) -> Endpoint<'a> {
     let service = &snapshot.service;
-    let meta = &pod.metadata;
     let addresses = pod.status.ips.iter();
-    let (serving, terminating) = (pod.is_ready(), meta.is_terminating());
+    let (serving, terminating) = (pod.is_ready(), pod.metadata.is_terminating());
     // UPSTREAM: what is on its way out never counts as ready, unless the service publishes all alike.
     let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
     let present = |text: &'a str| (!text.is_empty()).then_some(Cow::Borrowed(text));
@@ -102,13 +101,7 @@ pub fn endpoint<'a>(snapshot: &'a Snapshot, pod: &'a Pod, family: AddressType) -
             terminating: Some(terminating),
         },
         hostname: present(hostname(pod, service)),
-        target_ref: Some(TargetRef {
-            kind: Cow::Borrowed("Pod"),
-            namespace: Cow::Borrowed(&meta.namespace),
-            name: Cow::Borrowed(&meta.name),
-            uid: Cow::Owned(meta.uid.to_string()),
-            ..TargetRef::default()
-        }),
+        target_ref: Some(target_ref(pod)),
         node_name: present(&pod.node_name),
         zone: zone(snapshot, pod).map(|zone| Cow::Borrowed(zone.as_str())),
         hints: None,

@@ -75,11 +75,7 @@ impl From<&Reason> for Line {
                 have,
                 want,
                 creating,
-            } => Line::acts(
-                reasons::TOO_FEW,
-                format!("creates {}", counted(*creating, "pod")),
-            )
-            .because(format!("it has {have} of {want}")),
+            } => lines::too_few(*have, want, *creating),
             Reason::BacksOff { failures, until } => {
                 let why = format!(
                     "{} failed since the last success",

@@ -151,8 +151,22 @@ impl Losses {
         }
     }
 
+    /// The pods of an owner, and whether its controller may know them as they are: for what its status counts.
+    pub(crate) fn counted<K: Resource>(
+        &self,
+        world: &World,
+        owner: &Arc<K>,
+    ) -> (Vec<Arc<Pod>>, Sight) {
+        let uid = &owner.meta().uid;
+        let pods = world.owned_by::<Pod>(uid);
+        let sight = world.sight(&pods);
+        let sight = sight.max(world.sight(std::slice::from_ref(owner)));
+        let sight = sight.max(self.sight(world, uid));
+        (pods, sight)
+    }
+
     /// Has the owner's status had time to say so?
-    pub(crate) fn sight(&self, world: &World, owner: &Uid) -> Sight {
+    fn sight(&self, world: &World, owner: &Uid) -> Sight {
         let window = world.reaction() + STATUS_LATE;
         let lost_at = self.0.get(owner);
         Sight::unless(lost_at.is_some_and(|at| world.now().since(*at) <= window))

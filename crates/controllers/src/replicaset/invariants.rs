@@ -96,12 +96,7 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
 impl<K: ReplicaOwner> ReplicaOracle<K> {
     /// The controller wrote the status of an owner: does it count nobody too early?
     fn check_available(&self, world: &World, owner: &Arc<K>) -> Verdict {
-        let uid = &owner.meta().uid;
-        let pods = world.owned_by::<Pod>(uid);
-        let sight = world
-            .sight(&pods)
-            .max(world.sight(std::slice::from_ref(owner)));
-        let sight = sight.max(self.losses.sight(world, uid));
+        let (pods, sight) = self.losses.counted(world, owner);
         let now = world.latest_now();
         world.check(AVAILABLE, sight, || counts_in_time(&**owner, &pods, now))
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::decision::reasons;
 use api::decision::{Explain, Line, counted};
 use api::kinds::Pod;
 use api::{MicroTime, ObjectId, Time};
@@ -167,11 +166,7 @@ impl From<&Reason> for Line {
                 have,
                 want,
                 creating,
-            } => Line::acts(
-                reasons::TOO_FEW,
-                format!("creates {}", counted(*creating, "pod")),
-            )
-            .because(format!("it has {have} of {want}")),
+            } => lines::too_few(*have, want, *creating),
             Reason::TooMany {
                 have,
                 want,

@@ -23,12 +23,26 @@ pub use throttle::WriteThrottle;
 pub use trigger_time::TriggerTimes;
 pub use write_tracker::WriteTracker;
 
+use std::borrow::Cow;
+
 use api::decision::Line;
-use api::kinds::{Pod, Service};
+use api::kinds::{Pod, Service, TargetRef};
 
 /// Is the pod one that a service could publish at all: it has an address, and has not finished?
 pub fn has_endpoint(pod: &Pod) -> bool {
     !pod.is_finished() && !pod.status.ips.is_empty()
+}
+
+/// What an address of the pod points to.
+pub fn target_ref(pod: &Pod) -> TargetRef<'_> {
+    let meta = &pod.metadata;
+    TargetRef {
+        kind: Cow::Borrowed("Pod"),
+        namespace: Cow::Borrowed(&meta.namespace),
+        name: Cow::Borrowed(&meta.name),
+        uid: Cow::Owned(meta.uid.to_string()),
+        ..TargetRef::default()
+    }
 }
 
 /// The name by which the pod is found under the service's own; empty if it has none.

@@ -1,5 +1,7 @@
 //! Lines of a decision that several workloads have in common.
 
+use std::fmt::Display;
+
 use api::Time;
 use api::decision::{Line, agree, counted, reasons};
 
@@ -13,10 +15,15 @@ pub(crate) fn awaiting_consistency() -> Line {
         .because("it does not show yet which pods were just created or deleted")
 }
 
+pub(crate) fn too_few(have: usize, want: impl Display, creating: usize) -> Line {
+    let what = format!("creates {}", counted(creating, "pod"));
+    Line::acts(reasons::TOO_FEW, what).because(format!("it has {have} of {want}"))
+}
+
 /// All pods are there.
 pub(crate) fn has_wanted<N>(reason: &'static str, count: N) -> Line
 where
-    N: Copy + PartialEq + From<u8> + std::fmt::Display,
+    N: Copy + PartialEq + From<u8> + Display,
 {
     if count == N::from(0) {
         return Line::states(reason, "wants no pods");
