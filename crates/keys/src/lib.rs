@@ -6,9 +6,11 @@ pub mod jws;
 pub mod pem;
 mod private;
 mod public;
+mod request;
 
 pub use private::{Curve, Key, KeyError, PrivateKey};
 pub use public::{Parameters, PublicKey};
+pub use request::verify_request;
 
 /// The `AlgorithmIdentifier` of RSA keys, and of ECDSA keys on P-256 and on P-384, in DER.
 const RSA_ALGORITHM: &[u8] = &[

@@ -3,13 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use keys::pem::{Block, blocks};
-use ring::signature::{
-    RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY,
-    UnparsedPublicKey, VerificationAlgorithm,
-};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::error::X509Error;
-use x509_parser::oid_registry::{OID_PKCS1_SHA256WITHRSA, OID_PKCS1_SHA512WITHRSA};
 use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey;
 
@@ -34,30 +29,13 @@ pub(super) fn verify(encoded: &str) -> Result<(), String> {
         return Err("asn1: syntax error: trailing data".to_owned());
     }
     alternative_names::check(&request)?;
-    match request.verify_signature() {
+    match keys::verify_request(&request) {
         Ok(()) => Ok(()),
-        Err(_) if is_signed_with_small_key(&request) => Ok(()),
         Err(X509Error::SignatureUnsupportedAlgorithm) => {
             Err("x509: cannot verify signature: algorithm unimplemented".to_owned())
         }
         Err(_) => Err(signature_fault(&request)),
     }
-}
-
-/// UPSTREAM: RSA keys of less than 2,048 bits are taken, for which the parser has no algorithm.
-fn is_signed_with_small_key(request: &X509CertificationRequest<'_>) -> bool {
-    let oid = &request.signature_algorithm.algorithm;
-    let algorithm: &'static dyn VerificationAlgorithm = if *oid == OID_PKCS1_SHA256WITHRSA {
-        &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY
-    } else if *oid == OID_PKCS1_SHA512WITHRSA {
-        &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY
-    } else {
-        return false;
-    };
-    let info = &request.certification_request_info;
-    UnparsedPublicKey::new(algorithm, &info.subject_pki.subject_public_key.data)
-        .verify(info.raw, &request.signature_value.data)
-        .is_ok()
 }
 
 /// A signature that does not fit, in the words of Go's package for its kind of key.
