@@ -33,6 +33,10 @@ pub enum Curve {
 pub enum KeyError {
     #[error("it is no PEM-encoded private key: {0}")]
     NotPem(rustls_pki_types::pem::Error),
+    #[error(
+        "it is encrypted, and nobody is there to give the passphrase: decrypt it by `openssl pkey -in FILE -out DECRYPTED`"
+    )]
+    Encrypted,
     #[error("it cannot be used: {0}; give an RSA key, or an ECDSA key on P-256 or P-384")]
     Unusable(String),
     #[error("signing failed")]
@@ -41,8 +45,11 @@ pub enum KeyError {
 
 impl PrivateKey {
     pub fn from_pem(pem: &[u8]) -> Result<PrivateKey, KeyError> {
-        let der = PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::NotPem)?;
-        PrivateKey::from_der(&der)
+        match PrivateKeyDer::from_pem_slice(pem) {
+            Ok(der) => PrivateKey::from_der(&der),
+            Err(_) if is_encrypted(pem) => Err(KeyError::Encrypted),
+            Err(error) => Err(KeyError::NotPem(error)),
+        }
     }
 
     pub(crate) fn from_der(der: &PrivateKeyDer<'_>) -> Result<PrivateKey, KeyError> {
@@ -103,6 +110,16 @@ impl PrivateKey {
     }
 }
 
+/// By the label of PKCS #8, or the header of the older forms.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(pem);
+    let mut lines = text.lines();
+    lines.any(|line| {
+        let line = line.trim_end();
+        line == "-----BEGIN ENCRYPTED PRIVATE KEY-----" || line == "Proc-Type: 4,ENCRYPTED"
+    })
+}
+
 fn from_pkcs8(der: &[u8]) -> Result<Key, KeyError> {
     let random = SystemRandom::new();
     for (algorithm, curve) in [
@@ -135,4 +152,44 @@ fn from_sec1(der: &[u8]) -> Result<Key, KeyError> {
         }
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By OpenSSL, for keys that nobody has kept: `openssl pkcs8 -topk8`, and `openssl ec -aes256`.
+    const ENCRYPTED: [&str; 2] = [
+        "\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAhRIGCPv8eFhgICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEITMlGWlQReWQYR3Bbj5fqMEgZCJ
+U3vTApuVW4sttk5QVDtZ6QHDmU1RrFPj099NqE+24D9zF/ZXKv+K2GCYYPBhx4o/
++XP5MWZWCh6o1sJqyuuWl/sS6COOyKRSvNsjzuHkAoPq0buXqG8H85klZSavjVhz
+n8GTRdc5MRCj41//kHHwk2vsAEDrmJeYJc6a6rSkUrxk0fO+JIVAsbOoHPTPryM=
+-----END ENCRYPTED PRIVATE KEY-----
+",
+        "\
+-----BEGIN EC PRIVATE KEY-----
+Proc-Type: 4,ENCRYPTED
+DEK-Info: AES-256-CBC,6A54E1FF4279ADD51AC726A3BB58B6A0
+
+eIRdoWx3QaR8+sb3PdLf3PJ3S/vTqoof+3TZYO9cOCNwmbKMJa49/RRP7cdX7ALq
+SKvpu/5fgBavqDBUNc3xdncDBq27QlzERkdNVz9NiBz/LA1c0cidx2W/Z1ywaDh4
+NWieJsggpNz2hqr40PxxO0OE3YvAsTR032Jr2yzi4kw=
+-----END EC PRIVATE KEY-----
+",
+    ];
+
+    #[test]
+    fn an_encrypted_key_is_said_to_be_that() {
+        for pem in ENCRYPTED {
+            for pem in [pem.to_owned(), pem.replace('\n', "\r\n")] {
+                let refused = PrivateKey::from_pem(pem.as_bytes()).err();
+                assert!(matches!(refused, Some(KeyError::Encrypted)), "{refused:?}");
+            }
+        }
+        let refused = PrivateKey::from_pem(b"nothing").err();
+        assert!(matches!(refused, Some(KeyError::NotPem(_))), "{refused:?}");
+    }
 }

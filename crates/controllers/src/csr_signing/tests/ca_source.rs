@@ -1,6 +1,7 @@
 //! Which files count for whom, and that a new CA is used.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use api::GoDuration;
 use rcgen::{CertificateParams, KeyPair};
@@ -94,17 +95,52 @@ fn a_ca_is_read_again_and_the_last_good_one_stays() {
     ));
 }
 
-/// To be read, a pipe would have to be written to by somebody first; a folder stands for all that is no file.
+/// To be read, a pipe would have to be written to by somebody first, and everybody would wait for them.
 #[test]
 fn what_is_no_file_is_not_read() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), CA_CERTIFICATE, CA_KEY);
-    let provider = CaProvider::new(CaSource::Files {
-        certificate: dir.path().to_owned(),
-        key: dir.path().join("ca.key"),
+    let pipe = dir.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    // If it was read after all, this ends the reading.
+    let mut writer = Command::new("tee")
+        .arg(&pipe)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    for certificate in [pipe.as_path(), dir.path()] {
+        let provider = CaProvider::new(CaSource::Files {
+            certificate: certificate.to_owned(),
+            key: dir.path().join("ca.key"),
+        });
+        let refused = provider.current().err().unwrap().to_string();
+        assert!(refused.contains("it is no regular file"), "{refused}");
+    }
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+}
+
+/// Nobody is there to be asked for its passphrase.
+#[test]
+fn an_encrypted_key_says_how_to_decrypt_it() {
+    let encrypted = CA_KEY.replace("BEGIN PRIVATE", "BEGIN ENCRYPTED PRIVATE");
+    let provider = CaProvider::new(CaSource::Fixed {
+        certificate: CA_CERTIFICATE.into(),
+        key: encrypted
+            .replace("END PRIVATE", "END ENCRYPTED PRIVATE")
+            .into(),
     });
     let refused = provider.current().err().unwrap().to_string();
-    assert!(refused.contains("it is no regular file"), "{refused}");
+    assert_eq!(
+        refused,
+        "error reading CA of the cluster: the CA key: it is encrypted, and nobody is there to give the passphrase: decrypt it by `openssl pkey -in FILE -out DECRYPTED`"
+    );
 }
 
 #[test]
