@@ -14,6 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Istr, Key, Meta, MicroTime, Resource, ResourceType, Time, Uid};
 
+/// The controllers of a process: nothing is to be expected of those that are not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// None while another process leads.
+    pub running: Vec<Cow<'static, str>>,
+    /// Those that were chosen and that their own configuration turns off.
+    pub skipped: Vec<Cow<'static, str>>,
+}
+
 /// Names one object of one kind: a recreated namesake is another one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectId {

@@ -3,9 +3,11 @@
 //! Caches fill and the lease is contended for; whoever leads runs the controllers. On a stop the
 //! controllers finish first, then the lease goes to another, then the last events go out.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::decision::Started;
 use api::kinds::Namespace;
 use api::{Gate, Resource, ResourceType, Rng, Uid};
 use client::Client;
@@ -80,7 +82,11 @@ pub async fn run(mut process: Process, stop: Stop) -> Result<(), Errors> {
         .await;
         Ok::<(), Error>(())
     };
-    let ((), migrating) = tokio::join!(leading, migrating);
+    let showing = show_running(&process.health, process.decisions.started());
+    let ((), migrating) = tokio::select! {
+        ended = async { tokio::join!(leading, migrating) } => ended,
+        never = showing => match never {},
+    };
     info!("Stopped");
     drop((serving, flushing));
     Ok(migrating?)
@@ -128,11 +134,7 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
             kinds => Err(format!("caches not complete: {}", kinds.join(", "))),
         }
     });
-    let running = show_running(&process.health, manager.running.subscribe());
-    tokio::select! {
-        () = manager.run(leadership, stop) => {}
-        () = running => {}
-    }
+    manager.run(leadership, stop).await;
     // All controllers have ended: now the lease may go to another.
     drop(election.lease);
     if let Some(contending) = election.contending {
@@ -143,19 +145,19 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
 /// Shows the controllers that run among the checks of `/healthz`, while they do.
 ///
 /// UPSTREAM: these checks never fail; operators read from them what runs here.
-async fn show_running(health: &Health, mut running: watch::Receiver<Vec<&'static str>>) {
+async fn show_running(health: &Health, mut started: watch::Receiver<Started>) -> Infallible {
     let mut shown = Vec::new();
     loop {
-        let names = running.borrow_and_update().clone();
+        let names = started.borrow_and_update().running.clone();
         for name in std::mem::replace(&mut shown, names) {
-            health.remove(name);
+            health.remove(&name);
         }
         for name in &shown {
             health.add(name, &[Endpoint::Healthz], || Ok(()));
         }
-        if running.changed().await.is_err() {
+        if started.changed().await.is_err() {
             // Whoever told is gone, and all that ran with it.
-            std::future::pending::<()>().await;
+            std::future::pending::<Infallible>().await;
         }
     }
 }
@@ -372,7 +374,6 @@ fn manager(process: &Process, identities: &Identities, selected: Selected) -> Ma
             })
         }),
         patience: options.controller_shutdown_timeout,
-        running: watch::Sender::default(),
     }
 }
 
@@ -386,6 +387,8 @@ fn hostname() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
     use crate::leader_migration::{ControllerLeader, LeaderMigrationConfiguration};
     use crate::options::{Command, Options};
@@ -486,9 +489,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn health_names_what_runs_while_it_does() {
         let health = Arc::new(Health::default());
-        let (tells, running) = watch::channel(Vec::new());
+        let (tells, started) = watch::channel(Started::default());
         let shown = Arc::clone(&health);
-        let _shows = spawn(async move { show_running(&shown, running).await });
+        let _shows = spawn(async move { show_running(&shown, started).await });
         for (running, expected) in [
             (vec![], "healthz check passed\n"),
             (
@@ -497,7 +500,9 @@ mod tests {
             ),
             (vec![], "healthz check passed\n"),
         ] {
-            tells.send_replace(running);
+            tells.send_modify(|started| {
+                started.running = running.into_iter().map(Cow::from).collect();
+            });
             tokio::time::sleep(Duration::from_secs(1)).await;
             let request = crate::serving::Request::get("/healthz?verbose");
             let answer = health.answer(Endpoint::Healthz, &request);

@@ -34,8 +34,6 @@ pub struct Manager {
     pub clients: Clients,
     /// How long controllers may take to finish when they have to stop.
     pub patience: Duration,
-    /// Tells which of them run: those that the configuration did not turn off, during a term.
-    pub running: watch::Sender<Vec<&'static str>>,
 }
 
 /// While the API server refuses what controllers are built with, it is asked again this often; and so long they stay stopped
@@ -88,7 +86,6 @@ impl Manager {
             }),
             // Nothing takes long that does not go over a network.
             patience: Duration::from_secs(5),
-            running: watch::Sender::default(),
         }
     }
 
@@ -110,15 +107,16 @@ impl Manager {
             if let Some(since) = since {
                 self.environment.informers.demand_fresh(since);
             }
-            info!(controllers = ?term.names(), "leading");
-            self.running.send_replace(term.names());
+            let started = term.started();
+            info!(controllers = ?started.running, "leading");
+            let begun = self.environment.decisions.begin(started);
             let over = async {
                 if stop.or(until(&leadership, false)).await.is_some() {
                     warn!("lost the lease: stopping all controllers, contending again");
                 }
             };
             let ended = term.run(over, self.patience).await;
-            self.running.send_replace(Vec::new());
+            drop(begun);
             self.environment.informers.clear_listeners();
             self.environment.streams.clear_listeners();
             if ended.is_err() {

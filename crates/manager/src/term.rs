@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use api::Rng;
+use api::decision::Started;
 use client::Client;
 use controllers::{ControllerWithEvents, Descriptor, Environment, EventsStopper};
 use futures_util::stream::FuturesUnordered;
@@ -20,6 +21,7 @@ use tracing::{error, info, warn};
 /// Controllers that are built and wait for their term.
 pub struct Term {
     controllers: Vec<(Runnable, Task<()>, EventsStopper)>,
+    skipped: Vec<&'static str>,
     start_interval: Duration,
     rng: Rng,
 }
@@ -35,10 +37,11 @@ impl Term {
     where
         F: Future<Output = Result<Client, client::Error>>,
     {
-        let mut controllers = Vec::new();
+        let (mut controllers, mut skipped) = (Vec::new(), Vec::new());
         for descriptor in selected {
             let Some(built) = descriptor.build(environment, client(descriptor).await?) else {
                 info!(controller = descriptor.name, "Warning: skipping controller");
+                skipped.push(descriptor.name);
                 continue;
             };
             let ControllerWithEvents {
@@ -50,16 +53,21 @@ impl Term {
         }
         Ok(Term {
             controllers,
+            skipped,
             start_interval,
             rng: environment.rng.fork(),
         })
     }
 
-    pub fn names(&self) -> Vec<&'static str> {
-        self.controllers
-            .iter()
-            .map(|(controller, ..)| controller.name)
-            .collect()
+    /// The controllers that it runs, and those that have nothing to do by their configuration.
+    pub fn started(&self) -> Started {
+        let running = self.controllers.iter();
+        Started {
+            running: running
+                .map(|(controller, ..)| controller.name.into())
+                .collect(),
+            skipped: self.skipped.iter().map(|name| (*name).into()).collect(),
+        }
     }
 
     /// Runs all controllers until the term is over and they have finished what they had in hand. A panic outside of a
@@ -191,6 +199,7 @@ mod tests {
     fn term(start_interval: u64, controllers: Vec<(Runnable, Task<()>, EventsStopper)>) -> Term {
         Term {
             controllers,
+            skipped: Vec::new(),
             start_interval: Duration::from_secs(start_interval),
             rng: Rng::from_seed(1),
         }

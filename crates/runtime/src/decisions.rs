@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use api::decision::{Decided, Decision, Line};
+use api::decision::{Decided, Decision, Line, Started};
 use api::{Key, MicroTime, ObjectId};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use api::Lru;
 
@@ -18,6 +19,7 @@ use api::Lru;
 #[derive(Clone)]
 pub struct Decisions {
     inner: Arc<Mutex<Inner>>,
+    started: Arc<watch::Sender<Started>>,
     listener: Option<Listener>,
 }
 
@@ -58,6 +60,7 @@ impl Decisions {
         };
         Decisions {
             inner: Arc::new(Mutex::new(inner)),
+            started: Arc::default(),
             listener: None,
         }
     }
@@ -67,6 +70,24 @@ impl Decisions {
     pub fn heard_by(mut self, listener: Listener) -> Decisions {
         self.listener = Some(listener);
         self
+    }
+
+    /// These controllers run, beside those that did before, until what is returned is dropped.
+    #[must_use]
+    pub fn begin(&self, started: Started) -> StartedGuard {
+        self.started.send_modify(|all| {
+            all.running.extend_from_slice(&started.running);
+            all.skipped.extend_from_slice(&started.skipped);
+        });
+        StartedGuard {
+            all: self.started.clone(),
+            own: started,
+        }
+    }
+
+    /// Which controllers run here.
+    pub fn started(&self) -> watch::Receiver<Started> {
+        self.started.subscribe()
     }
 
     /// Keeps what `controller` decided about an object. A decision equal to the one before it is counted,
@@ -172,6 +193,21 @@ impl Decisions {
             .collect();
         objects.sort();
         objects
+    }
+}
+
+/// As long as it is there, its controllers run.
+pub struct StartedGuard {
+    all: Arc<watch::Sender<Started>>,
+    own: Started,
+}
+
+impl Drop for StartedGuard {
+    fn drop(&mut self) {
+        self.all.send_modify(|all| {
+            all.running.retain(|name| !self.own.running.contains(name));
+            all.skipped.retain(|name| !self.own.skipped.contains(name));
+        });
     }
 }
 
@@ -508,6 +544,25 @@ mod tests {
         let inner = decisions.inner.lock();
         assert!(inner.bytes <= BYTES, "{}", inner.bytes);
         assert!(inner.objects.len() > 200, "{}", inner.objects.len());
+    }
+
+    /// A manager that migrates leaders has two sets of controllers, each with a lease of its own.
+    #[test]
+    fn controllers_run_until_their_term_is_over() {
+        let started = |running: &'static str, skipped: &'static str| Started {
+            running: vec![running.into()],
+            skipped: vec![skipped.into()],
+        };
+        let decisions = Decisions::new();
+        let one = decisions.begin(started("job", "csrsigning"));
+        let two = decisions.begin(started("service", "route"));
+        let now = decisions.started().borrow().clone();
+        assert_eq!(now.running, ["job", "service"]);
+        assert_eq!(now.skipped, ["csrsigning", "route"]);
+        drop(one);
+        assert_eq!(*decisions.started().borrow(), started("service", "route"));
+        drop(two);
+        assert_eq!(*decisions.started().borrow(), Started::default());
     }
 
     #[test]

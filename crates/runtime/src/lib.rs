@@ -45,7 +45,7 @@ pub mod metrics;
 pub mod pending_work;
 
 pub use api::Lru;
-pub use decisions::{Decisions, Report};
+pub use decisions::{Decisions, Report, StartedGuard};
 pub use events::{EventType, EventWriter, ObjectRef, Recorder};
 pub use leader::{Fence, LeaderElector, Leadership, LeaseConfig};
 pub use metrics::Metrics;

@@ -1,7 +1,8 @@
 //! `/debug/controllers/`: what each controller last decided, and why.
 //!
 //! ```text
-//! /debug/controllers/                                    the controllers that decided something
+//! /debug/controllers/                                    the controllers that decided something, those that run, and
+//!                                                        those that their configuration turns off
 //! /debug/controllers/?namespace=<namespace>&name=<name>  what any of them decided about objects of this name
 //!                  &kind=<kind>&group=<group>&uid=<uid>  and only about those of this kind, such as Deployment
 //! /debug/controllers/<controller>                        the objects it decided about
@@ -50,7 +51,14 @@ fn answer(decisions: &Decisions, request: &Request) -> Reply {
             let found = decisions.about(|_, object| is_meant(request, object));
             serde_json::json!({ "controllers": found })
         }
-        [] => serde_json::json!({ "controllers": decisions.controllers() }),
+        [] => {
+            let started = decisions.started().borrow().clone();
+            serde_json::json!({
+                "controllers": decisions.controllers(),
+                "running": started.running,
+                "skipped": started.skipped,
+            })
+        }
         [controller] => {
             let objects = decisions.objects(controller);
             if objects.is_empty() && controllers::find(controller).is_none() {
@@ -95,7 +103,7 @@ fn object(decisions: &Decisions, controller: &str, key: &Key) -> Reply {
 #[cfg(test)]
 mod tests {
     use api::Time;
-    use api::decision::Line;
+    use api::decision::{Line, Started};
     use api::kinds::{Node, ReplicaSet};
 
     use runtime::Report;
@@ -111,6 +119,10 @@ mod tests {
         Report::new("replicaset-controller", &decisions, at).decide(web.clone(), lines());
         let node = ObjectId::named::<Node>(&Key::new("", "node-1"));
         Report::new("ttl-controller", &decisions, at).decide(node.clone(), lines());
+        let _begun = decisions.begin(Started {
+            running: vec!["ttl-controller".into()],
+            skipped: vec!["route".into()],
+        });
         let reply = answer(&decisions, &Request::get(path));
         let body = String::from_utf8(reply.body().to_vec()).unwrap();
         assert_eq!(reply.status().as_u16(), code, "{path}");
@@ -122,7 +134,7 @@ mod tests {
         check(
             "/debug/controllers/",
             200,
-            r#"{"controllers":["replicaset-controller","ttl-controller"]}"#,
+            r#"{"controllers":["replicaset-controller","ttl-controller"],"running":["ttl-controller"],"skipped":["route"]}"#,
         );
         check(
             "/debug/controllers/replicaset-controller",

@@ -197,7 +197,6 @@ impl Cluster {
                 Box::pin(std::future::ready(Ok(client)))
             }),
             patience: Duration::from_secs(1),
-            running: tokio::sync::watch::Sender::default(),
         }
     }
 }
