@@ -3,11 +3,11 @@
 mod approvers;
 mod cleaning;
 
-use api::Time;
-use api::decision::{Line, reasons};
+use api::decision::Line;
+use api::decision::reasons::{CANNOT_SIGN, FORBIDDEN, MALFORMED, NO_AUTHORITY};
 use serde_json::Value;
 
-use crate::facts::{Facts, Source};
+use crate::facts::{Facts, Off};
 use crate::help::Help;
 use crate::json::{condition, list, text, time};
 use crate::time::relative;
@@ -25,9 +25,6 @@ const SIGNERS: [&str; 4] = [
 const SIGNING: &str = "certificatesigningrequest-signing-controller";
 const APPROVING: &str = "certificatesigningrequest-approving-controller";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-
-/// Controllers take less than a second, in seconds: one that has said nothing for longer does not run.
-const ANSWER_MAX: i64 = 10;
 
 /// More subjects than this need not be named.
 const SUBJECTS_MAX: usize = 5;
@@ -50,35 +47,29 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
             "is deleted at {at} ({when}) or within an hour after: {why}"
         ));
     }
-    let is_issued = !text(request, "/status/certificate").is_empty();
-    let is_approved = condition(request, "Approved").is_some();
+    let has_certificate = !text(request, "/status/certificate").is_empty();
     if let Some(denied) = condition(request, "Denied") {
         draft.in_the_way(obstacle(facts, denied));
         draft.offer(another());
         draft.conclude(State::Stuck, with_reason("was denied", &reason(denied)));
-    } else if is_issued && is_approved {
-        draft.conclude(State::Settled, "is approved, and the certificate is issued");
-    } else if let Some(failed) = condition(request, "Failed") {
-        draft.in_the_way(obstacle(facts, failed));
-        let why = match text(failed, "/message") {
-            "" => text(failed, "/reason"),
-            message => message,
-        };
-        draft.offer(another());
-        draft.conclude(State::Stuck, with_reason("was refused by its signer", why));
-    } else if let Some(approved) = condition(request, "Approved") {
-        unsigned(facts, signer, approved, draft);
-    } else {
-        pending(facts, signer, draft);
-        draft.conclude(
-            State::Stuck,
-            match is_issued {
-                true => {
-                    "has a certificate that somebody put into its status, and was never approved"
-                }
-                false => "waits for somebody to approve it",
-            },
-        );
+        return;
+    }
+    match condition(request, "Approved") {
+        Some(_) if has_certificate => {
+            draft.conclude(State::Settled, "is approved, and the certificate is issued");
+        }
+        _ if let Some(failed) = condition(request, "Failed") => {
+            draft.in_the_way(obstacle(facts, failed));
+            let why = match text(failed, "/message") {
+                "" => text(failed, "/reason"),
+                message => message,
+            };
+            draft.offer(another());
+            draft.conclude(State::Stuck, with_reason("was refused by its signer", why));
+        }
+        Some(_) => unsigned(facts, signer, draft),
+        None if has_certificate => foreign(facts, draft),
+        None => pending(facts, signer, draft),
     }
 }
 
@@ -87,31 +78,25 @@ fn another() -> Option<Help> {
     crate::help::hint("create another request: what was decided about this one stays".to_owned())
 }
 
-fn unsigned(facts: &Facts, signer: &str, approved: &Value, draft: &mut Draft<'_>) {
-    let (why, verdict) = if !SIGNERS.contains(&signer) {
+fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
+    let (why, verdict, help) = if !SIGNERS.contains(&signer) {
         let why = format!("signer {signer} is none of Kubernetes' own; somebody else has to sign");
         let verdict = format!("is approved, and nobody has signed it for {signer}");
-        (why, verdict)
-    } else if let Some(refusal) = unsignable(facts) {
-        if &*refusal.reason == reasons::MALFORMED {
-            draft.offer(another());
-        }
-        let why = refusal.why.to_string();
-        (
-            why.clone(),
-            format!("is approved, and cannot be signed: {why}"),
-        )
-    } else if is_ignored(facts, SIGNING, time(approved, "/lastUpdateTime")) {
-        draft.offer(crate::help::hint(format!(
-            "run {SIGNING}: keep it in --controllers, and give it a CA by --cluster-signing-cert-file and --cluster-signing-key-file"
-        )));
-        (
-            format!("{SIGNING} has decided nothing about it"),
-            "is approved, and no controller that signs runs here".to_owned(),
-        )
+        (why, verdict, None)
+    } else if let Some(line) = decided(facts, &[NO_AUTHORITY, CANNOT_SIGN, MALFORMED]) {
+        let verdict = format!("is approved, and {}", sentence(&line));
+        (line.why.to_string(), verdict, hint(&line))
+    } else if let Some(off) = facts.off(SIGNING) {
+        let verdict = "is approved, and no controller that signs runs here".to_owned();
+        (off.why(SIGNING), verdict, starts(off))
     } else {
         return draft.conclude(State::Progressing, "is approved, and waits to be signed");
     };
+    draft.offer(help);
+    stuck(facts, why, verdict, draft);
+}
+
+fn stuck(facts: &Facts, why: String, verdict: String, draft: &mut Draft<'_>) {
     draft.in_the_way(Obstacle {
         object: facts.name_of(&facts.object),
         more: 0,
@@ -122,37 +107,64 @@ fn unsigned(facts: &Facts, signer: &str, approved: &Value, draft: &mut Draft<'_>
     draft.conclude(State::Stuck, verdict);
 }
 
-/// Has a controller that says something about each request said nothing about this one, though it had the time?
-fn is_ignored(facts: &Facts, controller: &str, since: Option<Time>) -> bool {
-    let had_time = since.is_none_or(|since| facts.now.unix() - since.unix() > ANSWER_MAX);
-    let decided = facts.decisions_about(&facts.object);
-    let is_silent = decided.iter().all(|one| one.controller != controller);
-    matches!(facts.source, Source::Manager(_)) && had_time && is_silent
+/// What makes the signing controller run.
+fn starts(off: Off) -> Option<Help> {
+    crate::help::hint(match off {
+        Off::Standby => "name the manager that leads by --manager".to_owned(),
+        Off::LeftOut => format!("start the controllers with {SIGNING} among --controllers"),
+        Off::Skipped => format!(
+            "give {SIGNING} a CA by --cluster-signing-cert-file and --cluster-signing-key-file"
+        ),
+    })
 }
 
-/// What the signing controller said last, if that is why it cannot sign.
-fn unsignable(facts: &Facts) -> Option<Line> {
+/// What the signing controller said last, if it is one of these.
+fn decided(facts: &Facts, reasons: &[&str]) -> Option<Line> {
     let decided = facts.decisions_about(&facts.object);
     let signing = decided.iter().find(|decided| decided.controller == SIGNING);
     let last = signing?.decisions.last()?;
     let mut lines = last.lines.iter();
-    let found = lines.find(|line| {
-        [
-            reasons::NO_AUTHORITY,
-            reasons::CANNOT_SIGN,
-            reasons::MALFORMED,
-        ]
-        .contains(&&*line.reason)
-    });
-    found.cloned()
+    lines.find(|line| reasons.contains(&&*line.reason)).cloned()
+}
+
+/// `cannot be signed: the signer has expired`
+fn sentence(line: &Line) -> String {
+    format!("{}: {}", line.what, line.why)
+}
+
+fn hint(line: &Line) -> Option<Help> {
+    crate::help::hint(line.hint.to_string())
+}
+
+/// Somebody signed it, or pretended to, without asking anybody. Controllers leave it alone.
+fn foreign(facts: &Facts, draft: &mut Draft<'_>) {
+    let name = text(&facts.object, "/metadata/name");
+    draft.offer(Some(Help {
+        command: format!(
+            "kubectl get csr {name} -o jsonpath='{{.status.certificate}}' | base64 -d | openssl x509 -noout -subject -issuer"
+        ),
+        why: "shows who signed it; it stays, so create another request if it is not what it should be"
+            .to_owned(),
+    }));
+    draft.conclude(
+        State::Stuck,
+        "has a certificate that somebody put into its status, and was never approved",
+    );
 }
 
 fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
+    if let Some(line) = decided(facts, &[MALFORMED, FORBIDDEN]) {
+        draft.offer(hint(&line));
+        return stuck(facts, line.why.to_string(), sentence(&line), draft);
+    }
+    draft.conclude(State::Stuck, "waits for somebody to approve it");
     let name = text(&facts.object, "/metadata/name");
-    let created = time(&facts.object, "/metadata/creationTimestamp");
-    if signer == KUBELET_CLIENT && is_ignored(facts, APPROVING, created) {
+    if signer == KUBELET_CLIENT
+        && let Some(off) = facts.off(APPROVING)
+    {
         draft.sees(format!(
-            "no controller that approves what kubelets ask for runs here: {APPROVING} has decided nothing about it"
+            "no controller that approves what kubelets ask for runs here: {}",
+            off.why(APPROVING)
         ));
     }
     let approvers = approvers::of(facts, signer, name);

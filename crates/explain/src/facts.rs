@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use api::Time;
-use api::decision::Decided;
+use api::decision::{Decided, Started};
 use serde_json::Value;
 
 use crate::json::{list, text, truth};
@@ -22,6 +22,8 @@ pub struct Facts {
     pub events: Vec<Value>,
     /// By `kind/namespace/name`, the kind in lower case.
     pub decisions: BTreeMap<String, Vec<Decided>>,
+    /// Which controllers run where the decisions come from; none where nobody says so.
+    pub started: Option<Started>,
     /// What could not be read.
     pub missing: Vec<String>,
     /// The kinds of what could not be read: that there are none of them must not be concluded.
@@ -39,6 +41,26 @@ pub enum Source {
     Part(String),
     /// A simulated cluster.
     Simulation,
+}
+
+/// Why a controller does not run where the decisions come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Off {
+    /// Another manager leads.
+    Standby,
+    LeftOut,
+    /// It was chosen, and its own configuration gives it nothing to do.
+    Skipped,
+}
+
+impl Off {
+    pub(crate) fn why(self, controller: &str) -> String {
+        match self {
+            Off::Standby => "the manager that was asked does not lead".to_owned(),
+            Off::LeftOut => format!("--controllers leaves out {controller}"),
+            Off::Skipped => format!("the configuration of {controller} turns it off"),
+        }
+    }
 }
 
 impl fmt::Display for Source {
@@ -67,6 +89,7 @@ impl Facts {
             related: Vec::new(),
             events: Vec::new(),
             decisions: BTreeMap::new(),
+            started: None,
             missing: Vec::new(),
             unread: BTreeSet::new(),
         }
@@ -77,6 +100,20 @@ impl Facts {
         self.unread.insert(kind.to_owned());
         if !self.missing.contains(&why) {
             self.missing.push(why);
+        }
+    }
+
+    /// Why this controller does not run; none where it does, or where nobody says what runs.
+    pub(crate) fn off(&self, controller: &str) -> Option<Off> {
+        let started = self.started.as_ref()?;
+        if started.running.iter().any(|one| one == controller) {
+            None
+        } else if started.running.is_empty() {
+            Some(Off::Standby)
+        } else if started.skipped.iter().any(|one| one == controller) {
+            Some(Off::Skipped)
+        } else {
+            Some(Off::LeftOut)
         }
     }
 

@@ -16,7 +16,7 @@ mod storage;
 mod unread;
 mod workloads;
 
-use api::decision::{Decided, Decision, Line};
+use api::decision::{Decided, Decision, Line, Started};
 use api::{ObjectId, Time};
 use expect_test::Expect;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ use crate::facts::{Facts, Source, group_of_kind};
 const NOW: &str = "2026-01-01T12:00:00Z";
 
 /// The first document is asked about, events and others are what is known beside it, and documents with
-/// `controller` are decisions. Built-in kinds need no `apiVersion`.
+/// `controller` are decisions; one with `running` says which controllers there are. Built-in kinds need no `apiVersion`.
 fn facts(yaml: &str) -> Facts {
     let documents = api::yaml::documents(yaml).expect("the test's YAML is good");
     let mut documents = documents
@@ -41,6 +41,8 @@ fn facts(yaml: &str) -> Facts {
     for document in documents {
         if document["kind"] == "Event" {
             facts.events.push(document);
+        } else if document["running"].is_array() {
+            facts.started = Some(Started::deserialize(document).expect("the names are good"));
         } else if document["controller"].is_string() {
             add_decision(&mut facts, document);
         } else {

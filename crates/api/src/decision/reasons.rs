@@ -16,6 +16,7 @@ pub const EVICTED: &str = "Evicted";
 pub const EVICTED_LATER: &str = "EvictedLater";
 pub const EXHAUSTED: &str = "Exhausted";
 pub const FINISHED: &str = "Finished";
+pub const FORBIDDEN: &str = "Forbidden";
 pub const INVALID_SCHEDULE: &str = "InvalidSchedule";
 pub const MALFORMED: &str = "Malformed";
 pub const MISSING: &str = "Missing";

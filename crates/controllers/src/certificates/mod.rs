@@ -47,6 +47,17 @@ impl Signer {
         }
     }
 
+    /// The flag that gives this signer a CA of its own.
+    pub fn flag(self, end: &str) -> String {
+        let own = match self {
+            Signer::KubeletServing => "kubelet-serving",
+            Signer::KubeletClient => "kubelet-client",
+            Signer::ApiServerClient => "kube-apiserver-client",
+            Signer::LegacyUnknown => "legacy-unknown",
+        };
+        format!("--cluster-signing-{own}-{end}")
+    }
+
     pub fn named(name: &str) -> Option<Signer> {
         Signer::ALL.into_iter().find(|signer| signer.name() == name)
     }

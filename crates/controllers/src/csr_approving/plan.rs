@@ -90,22 +90,20 @@ impl From<&Reason> for Line {
             Reason::Issued => Line::states("Issued", "the certificate was issued"),
             Reason::Approved => Line::states("Approved", "it was approved"),
             Reason::Denied => Line::states("Denied", "it was denied"),
-            Reason::NotRecognized => {
-                Line::waits("NotRecognized", "waits for a person to approve it")
-                    .because("it is no request of a kubelet for its certificate as a client")
-                    .hint("kubectl certificate approve NAME, or deny it")
-            }
+            Reason::NotRecognized => Line::states("NotRecognized", "is not approved automatically")
+                .because("it is no request of a kubelet for its certificate as a client"),
             Reason::NotPermitted { user, recognized } => {
                 let names: Vec<&str> = recognized.iter().map(|one| one.subresource()).collect();
                 let names = names.join(" ");
-                Line::waits("NotPermitted", "waits for a person to approve it")
+                Line::states("NotPermitted", "is not approved automatically")
                     .because(format!(
                         "recognized as [{names}] but subject access review was not approved for {user:?}"
                     ))
                     .hint("let that user create certificatesigningrequests/nodeclient, or approve it")
             }
             Reason::Malformed(error) => {
-                Line::states(reasons::MALFORMED, "cannot be approved").because(error.to_string())
+                Line::states(reasons::MALFORMED, "is not approved automatically")
+                    .because(error.to_string())
             }
         }
     }

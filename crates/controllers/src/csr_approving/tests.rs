@@ -1,6 +1,7 @@
 //! Which requests are recognized, then the whole against the embedded API server.
 //! Upstream: TestHandle, TestRecognizers.
 
+use api::decision::{Class, Line};
 use api::kinds::CertificateSigningRequest as Csr;
 use api::{Resource, ResourceType};
 use base64::Engine;
@@ -8,8 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use testkit::World;
 
-use super::{Step, controller, next_step};
-use crate::certificates::Signer;
+use super::{Reason, Recognized, Step, controller, next_step};
+use crate::certificates::{MalformedRequest, Signer};
 
 const NODE_CLIENT: &str = include_str!("../certificates/testdata/node-client.csr");
 const NODE_SERVING: &str = include_str!("../certificates/testdata/node-serving.csr");
@@ -238,4 +239,19 @@ async fn a_review_that_fails_is_tried_again() {
         world.written(),
         "POST subjectaccessreviews -> 500 ×2\nPOST subjectaccessreviews\nPUT certificatesigningrequests/c/approval"
     );
+}
+
+/// A person may approve it, and that is said once, by those who wait for it.
+#[test]
+fn what_is_not_approved_here_waits_for_nobody_by_this_controllers_word() {
+    let user = "jane".to_owned();
+    let recognized = vec![Recognized::NodeClient];
+    for reason in [
+        Reason::NotRecognized,
+        Reason::NotPermitted { user, recognized },
+        Reason::Malformed(MalformedRequest::NotPem),
+    ] {
+        let line = Line::from(&reason);
+        assert_eq!(line.class, Class::States, "{line}");
+    }
 }

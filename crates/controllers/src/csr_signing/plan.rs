@@ -24,6 +24,8 @@ pub enum Step {
 pub enum Reason {
     Issued,
     Pending,
+    /// Nobody has approved it, and to do so would be in vain: the signer's rules forbid it.
+    Forbidden(String),
     Denied,
     Failed,
     /// Somebody else signs for this name, or nobody does.
@@ -44,29 +46,51 @@ pub fn next_step(
     if request.is_denied() {
         return Step::Leave(Reason::Denied);
     }
-    if !request.is_approved() {
-        return Step::Leave(Reason::Pending);
-    }
     if request.is_failed() {
         return Step::Leave(Reason::Failed);
     }
-    let spec = &request.spec;
-    let Some(signer) = Signer::named(&spec.signer_name) else {
-        return Step::Leave(Reason::OtherSigner(spec.signer_name.to_string()));
+    let name = &request.spec.signer_name;
+    let signer = Signer::named(name);
+    if !request.is_approved() {
+        let in_vain = signer.and_then(|signer| check(request, signer).err());
+        return Step::Leave(in_vain.map_or(Reason::Pending, Reason::from));
+    }
+    let Some(signer) = signer else {
+        return Step::Leave(Reason::OtherSigner(name.to_string()));
     };
     if !has_authority(signer) {
         return Step::Leave(Reason::NoAuthority(signer));
     }
-    let parsed = match Request::parse(&spec.request) {
-        Ok(parsed) => parsed,
-        Err(error) => return Step::Leave(Reason::Malformed(error)),
-    };
-    if let Err(message) = signer.validate(&parsed, &spec.usages) {
-        return Step::Fail { signer, message };
+    match check(request, signer) {
+        Ok(parsed) => Step::Sign(signer, Box::new(parsed)),
+        Err(Unsignable::Forbidden(message)) => Step::Fail { signer, message },
+        Err(Unsignable::Malformed(error)) => Step::Leave(Reason::Malformed(error)),
     }
-    match parsed.verify_signature() {
-        Ok(()) => Step::Sign(signer, Box::new(parsed)),
-        Err(error) => Step::Leave(Reason::Malformed(error)),
+}
+
+/// Why a request gets no certificate, whoever approves it.
+enum Unsignable {
+    /// In the signer's words.
+    Forbidden(String),
+    Malformed(MalformedRequest),
+}
+
+fn check(request: &CertificateSigningRequest, signer: Signer) -> Result<Request, Unsignable> {
+    let spec = &request.spec;
+    let parsed = Request::parse(&spec.request).map_err(Unsignable::Malformed)?;
+    let allowed = signer.validate(&parsed, &spec.usages);
+    allowed.map_err(Unsignable::Forbidden)?;
+    let verified = parsed.verify_signature();
+    verified.map_err(Unsignable::Malformed)?;
+    Ok(parsed)
+}
+
+impl From<Unsignable> for Reason {
+    fn from(unsignable: Unsignable) -> Reason {
+        match unsignable {
+            Unsignable::Forbidden(message) => Reason::Forbidden(message),
+            Unsignable::Malformed(error) => Reason::Malformed(error),
+        }
     }
 }
 
@@ -92,6 +116,11 @@ impl From<&Reason> for Line {
             Reason::Pending => Line::waits("Pending", "waits to be approved")
                 .because("nothing is signed that is not approved")
                 .hint("kubectl certificate approve NAME, or deny it"),
+            Reason::Forbidden(message) => {
+                Line::states(reasons::FORBIDDEN, "will be refused if it is approved")
+                    .because(message.clone())
+                    .hint("create another request that its signer allows")
+            }
             Reason::Denied => Line::states("Denied", "will not be signed").because("it was denied"),
             Reason::Failed => Line::states("Failed", "will not be signed")
                 .because("its signer has refused it before"),
@@ -100,10 +129,14 @@ impl From<&Reason> for Line {
                 .hint("see to it that somebody signs for that name"),
             Reason::NoAuthority(signer) => Line::waits(reasons::NO_AUTHORITY, "cannot be signed")
                 .because(format!("no CA is given for signer {}", signer.name()))
-                .hint("--cluster-signing-cert-file and --cluster-signing-key-file give one"),
-            Reason::Malformed(error) => {
-                Line::states(reasons::MALFORMED, "cannot be signed").because(error.to_string())
-            }
+                .hint(format!(
+                    "{} names its certificate, and {} its key",
+                    signer.flag("cert-file"),
+                    signer.flag("key-file")
+                )),
+            Reason::Malformed(error) => Line::states(reasons::MALFORMED, "can never be signed")
+                .because(error.to_string())
+                .hint(error.hint()),
         }
     }
 }

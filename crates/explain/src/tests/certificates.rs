@@ -6,7 +6,6 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::{check, check_verdict, facts};
-use crate::facts::Source;
 use expect_test::{Expect, expect};
 
 fn check_request(signer: &str, status: &str, expected: Expect) {
@@ -37,17 +36,17 @@ fn requests_in_one_sentence() {
     );
     check_request(
         client,
-        "{conditions: [{type: Approved, lastUpdateTime: '2026-01-01T11:50:00Z'}]}",
-        expect![[r#"
-            is approved, and no controller that signs runs here
-        "#]],
-    );
-    check_request(
-        client,
         "{certificate: YQ==}",
         expect![[r#"
         has a certificate that somebody put into its status, and was never approved
-        kubectl certificate approve jane"#]],
+        kubectl get csr jane -o jsonpath='{.status.certificate}' | base64 -d | openssl x509 -noout -subject -issuer"#]],
+    );
+    check_request(
+        client,
+        "{conditions: [{type: Failed, message: not like this}]}",
+        expect![[r#"
+            was refused by its signer: not like this
+        "#]],
     );
     check_request(
         client,
@@ -105,18 +104,18 @@ fn requests_in_one_sentence() {
     );
 }
 
-/// Verdict and advice, where this is the last that the signing controller has said of an approved request.
-fn check_unsigned(line: &str, expected: Expect) {
+/// Verdict and advice, where this is the last that the signing controller has said of a request in this status.
+fn check_unsigned(status: &str, line: &str, expected: Expect) {
     let yaml = format!(
         "
 kind: CertificateSigningRequest
 metadata: {{name: jane, uid: u, creationTimestamp: '2026-01-01T11:00:00Z'}}
 spec: {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], username: admin}}
-status: {{conditions: [{{type: Approved}}]}}
+status: {status}
 ---
 controller: certificatesigningrequest-signing-controller
 object: {{group: certificates.k8s.io, kind: CertificateSigningRequest, name: jane, uid: u}}
-lines: [{{what: cannot be signed, {line}}}]"
+lines: [{{{line}}}]"
     );
     let explanation = crate::explain(&facts(&yaml));
     let advice = explanation.help.map_or(String::new(), |help| help.why);
@@ -125,39 +124,98 @@ lines: [{{what: cannot be signed, {line}}}]"
 
 #[test]
 fn what_cannot_be_signed_says_why_and_what_helps() {
+    let approved = "{conditions: [{type: Approved}]}";
     check_unsigned(
-        "class: waits, reason: NoAuthority, why: no CA is given, hint: --cluster-signing-cert-file gives one",
+        approved,
+        "class: waits, reason: NoAuthority, what: cannot be signed, why: no CA is given, hint: a flag names one",
         expect![[r#"
             is approved, and cannot be signed: no CA is given
-            --cluster-signing-cert-file gives one"#]],
+            a flag names one"#]],
     );
     check_unsigned(
-        "class: waits, reason: CannotSign, why: the signer has expired, hint: see to the CA of this signer",
+        approved,
+        "class: waits, reason: CannotSign, what: cannot be signed, why: the signer has expired, hint: see to the CA of this signer",
         expect![[r#"
             is approved, and cannot be signed: the signer has expired
             see to the CA of this signer"#]],
     );
     check_unsigned(
-        "class: states, reason: Malformed, why: PEM block type must be CERTIFICATE REQUEST",
+        approved,
+        "class: states, reason: Malformed, what: can never be signed, why: an unknown algorithm, hint: create another request",
         expect![[r#"
-            is approved, and cannot be signed: PEM block type must be CERTIFICATE REQUEST
-            create another request: what was decided about this one stays"#]],
+            is approved, and can never be signed: an unknown algorithm
+            create another request"#]],
     );
+}
+
+/// To approve it would be in vain.
+#[test]
+fn what_no_signer_takes_is_not_told_to_be_approved() {
+    check_unsigned(
+        "{}",
+        "class: states, reason: Malformed, what: can never be signed, why: an unknown algorithm, hint: create another request",
+        expect![[r#"
+            can never be signed: an unknown algorithm
+            create another request"#]],
+    );
+    check_unsigned(
+        "{}",
+        "class: states, reason: Forbidden, what: will be refused if it is approved, why: a wrong usage, hint: create another request",
+        expect![[r#"
+            will be refused if it is approved: a wrong usage
+            create another request"#]],
+    );
+}
+
+/// Verdict, obstacle and advice for an approved request that nobody has said anything about.
+fn check_off(started: &str, expected: Expect) {
+    let yaml = format!(
+        "
+kind: CertificateSigningRequest
+metadata: {{name: jane, creationTimestamp: '2026-01-01T11:00:00Z'}}
+spec: {{signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], username: admin}}
+status: {{conditions: [{{type: Approved, lastUpdateTime: '2026-01-01T11:59:59Z'}}]}}
+{started}"
+    );
+    let told = crate::explain(&facts(&yaml));
+    let why = told.in_the_way.into_iter().map(|obstacle| obstacle.why);
+    let advice = told.help.map(|help| help.why);
+    let lines: Vec<String> = std::iter::once(told.verdict)
+        .chain(why)
+        .chain(advice)
+        .collect();
+    expected.assert_eq(&lines.join("\n"));
 }
 
 #[test]
 fn where_nobody_signs_it_says_what_runs_that_controller() {
-    let yaml = "
-kind: CertificateSigningRequest
-metadata: {name: jane, creationTimestamp: '2026-01-01T11:00:00Z'}
-spec: {signerName: kubernetes.io/kube-apiserver-client, usages: [client auth], username: admin}
-status: {conditions: [{type: Approved, lastUpdateTime: '2026-01-01T11:50:00Z'}]}";
-    let told = crate::explain(&facts(yaml));
-    assert!(told.help.unwrap().why.contains("--controllers"));
-    let mut unknown = facts(yaml);
-    unknown.source = Source::Objects("nobody answers".to_owned());
-    let told = crate::explain(&unknown);
-    assert_eq!(told.verdict, "is approved, and waits to be signed");
+    check_off(
+        "---\n{running: [job-controller], skipped: []}",
+        expect![[r#"
+            is approved, and no controller that signs runs here
+            --controllers leaves out certificatesigningrequest-signing-controller
+            start the controllers with certificatesigningrequest-signing-controller among --controllers"#]],
+    );
+    check_off(
+        "---\n{running: [job-controller], skipped: [certificatesigningrequest-signing-controller]}",
+        expect![[r#"
+            is approved, and no controller that signs runs here
+            the configuration of certificatesigningrequest-signing-controller turns it off
+            give certificatesigningrequest-signing-controller a CA by --cluster-signing-cert-file and --cluster-signing-key-file"#]],
+    );
+    check_off(
+        "---\n{running: [], skipped: []}",
+        expect![[r#"
+            is approved, and no controller that signs runs here
+            the manager that was asked does not lead
+            name the manager that leads by --manager"#]],
+    );
+    let waits = || expect!["is approved, and waits to be signed"];
+    check_off(
+        "---\n{running: [certificatesigningrequest-signing-controller], skipped: []}",
+        waits(),
+    );
+    check_off("", waits());
 }
 
 #[test]
@@ -375,24 +433,20 @@ fn when_it_is_deleted_is_read_from_the_request_and_not_from_an_old_decision() {
 
 #[test]
 fn a_kubelets_request_says_that_nobody_approves_where_that_controller_is_off() {
-    let sees = |rest: &str| {
+    let sees = |running: &str| {
         let yaml = format!(
             "
 kind: CertificateSigningRequest
 metadata: {{name: csr-1, uid: u, creationTimestamp: '2026-01-01T11:00:00Z'}}
 spec: {{signerName: kubernetes.io/kube-apiserver-client-kubelet, usages: [client auth], username: 'system:node:a'}}
-{rest}"
+---
+{{running: [{running}], skipped: []}}"
         );
         let told = crate::explain(&facts(&yaml));
         told.sees
             .iter()
             .any(|line| line.contains("no controller that approves"))
     };
-    assert!(sees(""));
-    assert!(!sees(
-        "---
-controller: certificatesigningrequest-approving-controller
-object: {group: certificates.k8s.io, kind: CertificateSigningRequest, name: csr-1, uid: u}
-lines: [{class: waits, reason: NotPermitted, what: waits for a person to approve it, why: no review allows it}]"
-    ));
+    assert!(sees("job-controller"));
+    assert!(!sees("certificatesigningrequest-approving-controller"));
 }

@@ -214,9 +214,14 @@ impl InTheBox {
             ),
         };
         match answer {
-            Answer::Decisions { address, by_object } => {
+            Answer::Decisions {
+                address,
+                by_object,
+                started,
+            } => {
                 facts.source = explain::Source::Manager(address);
                 facts.decisions = by_object;
+                facts.started = started;
             }
             Answer::Nobody(why) => facts.source = explain::Source::Part(why),
         }
@@ -256,6 +261,7 @@ impl InTheBox {
         Answer::Decisions {
             address: self.server.clone(),
             by_object,
+            started: Some(self.decisions.started().borrow().clone()),
         }
     }
 

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use api::ObjectId;
-use api::decision::Decided;
+use api::decision::{Decided, Started};
 use bytes::Bytes;
 use client::Client;
 use client::https::ConnectError;
 use explain::{Facts, Source};
 use http::Request;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::gather::decided_about;
@@ -30,8 +31,16 @@ pub(crate) enum Answer {
     Decisions {
         address: String,
         by_object: BTreeMap<String, Vec<Decided>>,
+        started: Option<Started>,
     },
     Nobody(String),
+}
+
+/// Managers older than this do not say what runs.
+#[derive(Deserialize)]
+struct Runs {
+    #[serde(flatten)]
+    started: Option<Started>,
 }
 
 impl Manager {
@@ -55,31 +64,41 @@ impl Manager {
     }
 
     pub(crate) async fn ask(&self, facts: &Facts) -> Result<Answer> {
-        let mut by_object = BTreeMap::new();
+        match self.decisions(facts).await {
+            Ok(answer) => Ok(answer),
+            Err(error) if error.is_forbidden() => Ok(Answer::Nobody(self.refusal())),
+            Err(error) if self.asked_for => bail!("{}", self.failure(&error)),
+            Err(_) => {
+                let why = "no manager of ours answers there; --manager names one";
+                Ok(Answer::Nobody(why.to_owned()))
+            }
+        }
+    }
+
+    async fn decisions(&self, facts: &Facts) -> Result<Answer, client::Error> {
+        #[derive(Deserialize)]
+        struct About {
+            controllers: Vec<Decided>,
+        }
+        let Runs { started } = self.read(manager::serving::DECISIONS).await?;
+        let mut by_object: BTreeMap<String, Vec<Decided>> = BTreeMap::new();
         for object in decided_about(facts) {
-            match self.about(object).await {
-                Ok(decided) => {
-                    let key =
-                        |about: &ObjectId| Facts::key(&about.kind, &about.namespace, &about.name);
-                    for one in decided {
-                        let held: &mut Vec<Decided> =
-                            by_object.entry(key(&one.object)).or_default();
-                        held.push(one);
-                    }
-                }
-                Err(error) if error.is_forbidden() => {
-                    return Ok(Answer::Nobody(self.refusal()));
-                }
-                Err(error) if self.asked_for => bail!("{}", self.failure(&error)),
-                Err(_) => {
-                    let why = "no manager of ours answers there; --manager names one";
-                    return Ok(Answer::Nobody(why.to_owned()));
-                }
+            let About { controllers } = self.read(&target(object)).await?;
+            for one in controllers {
+                let ObjectId {
+                    kind,
+                    namespace,
+                    name,
+                    ..
+                } = &one.object;
+                let held = by_object.entry(Facts::key(kind, namespace, name));
+                held.or_default().push(one);
             }
         }
         Ok(Answer::Decisions {
             address: self.address.clone(),
             by_object,
+            started,
         })
     }
 
@@ -112,23 +131,17 @@ impl Manager {
         format!("cannot ask the manager at {address}: {described}{hint}")
     }
 
-    async fn about(&self, object: &Value) -> Result<Vec<Decided>, client::Error> {
-        #[derive(Deserialize)]
-        struct Body {
-            controllers: Vec<Decided>,
-        }
-        let target = target(object);
-        let request = Request::get(&target)
+    async fn read<T: DeserializeOwned>(&self, target: &str) -> Result<T, client::Error> {
+        let request = Request::get(target)
             .header(http::header::ACCEPT, "application/json")
             .body(Bytes::new())
             .map_err(|error| client::Error::InvalidRequest(format!("{target:?}: {error}")))?;
         let body = self.client.request(request).await?;
-        match serde_json::from_slice::<Body>(&body) {
-            Ok(body) => Ok(body.controllers),
-            Err(error) => Err(client::Error::InvalidRequest(format!(
+        serde_json::from_slice(&body).map_err(|error| {
+            client::Error::InvalidRequest(format!(
                 "{target:?} was answered by something else: {error}"
-            ))),
-        }
+            ))
+        })
     }
 }
 
@@ -178,9 +191,14 @@ fn escape(name: &str) -> String {
 /// outside of any runtime: the copy has its own time.
 pub(crate) fn complete(mut facts: Facts, answer: Answer) -> Facts {
     match answer {
-        Answer::Decisions { address, by_object } => {
+        Answer::Decisions {
+            address,
+            by_object,
+            started,
+        } => {
             facts.source = Source::Manager(address);
             facts.decisions = by_object;
+            facts.started = started;
         }
         // A plan from half of the objects would be one for another cluster.
         Answer::Nobody(why) if !facts.has_inputs_of_a_plan() => {
@@ -269,6 +287,14 @@ mod tests {
             target(&node),
             "/debug/controllers/?kind=Node&group=&namespace=&name=n&uid=u-2"
         );
+    }
+
+    #[test]
+    fn what_runs_is_known_if_the_manager_says_so() {
+        let started = |answer: Value| serde_json::from_value::<Runs>(answer).unwrap().started;
+        let said = started(json!({"controllers": [], "running": ["job"], "skipped": []}));
+        assert_eq!(said.unwrap().running, ["job"]);
+        assert_eq!(started(json!({"controllers": ["job"]})), None);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use crate::cluster::{Cluster, steersman, text, unreachable};
 use api::ResourceType;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 
 const DEPLOYMENTS: ResourceType =
     ResourceType::namespaced("apps", "v1", "deployments", "Deployment");
@@ -400,5 +402,36 @@ spec:
             "hits of service/web is at 40",
             "depth is at ",
         ],
+    );
+}
+
+/// What it has decided does not tell a controller that is left out from one that has not come to it yet.
+#[test]
+fn a_controller_that_is_left_out_is_said_to_be() {
+    const REQUESTS: ResourceType = ResourceType::cluster(
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+    );
+    let cluster = Cluster::start_with("why-left-out", &["--controllers=*,-csrapproving"]);
+    let request = include_str!("../../../controllers/src/certificates/testdata/node-client.csr");
+    let encoded = BASE64_STANDARD.encode(request);
+    let request = format!(
+        "
+apiVersion: certificates.k8s.io/v1
+kind: CertificateSigningRequest
+metadata: {{name: node}}
+spec:
+  request: {encoded}
+  signerName: kubernetes.io/kube-apiserver-client-kubelet
+  usages: [client auth, digital signature]"
+    );
+    cluster.apply(&REQUESTS, "", "node", &request);
+    let left_out = "--controllers leaves out certificatesigningrequest-approving-controller";
+    ask(
+        &cluster,
+        &["csr/node"],
+        &["waits for somebody to approve it", left_out],
     );
 }

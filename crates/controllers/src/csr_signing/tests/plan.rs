@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use super::super::{Step, next_step};
+use super::super::{Reason, Step, next_step};
 use super::{JANE, NODE_CLIENT, encoded};
 use crate::certificates::Signer;
 
@@ -80,12 +80,48 @@ fn what_can_be_signed_is_and_all_else_says_why_not() {
 }
 
 #[test]
+fn what_the_rules_forbid_says_so_before_it_is_approved() {
+    let kubelet = Signer::KubeletClient.name();
+    let usages = "usages did not match [client auth digital signature key encipherment]";
+    check(
+        &request(&encoded(NODE_CLIENT), kubelet, json!(null)),
+        &format!("will be refused if it is approved: {usages}"),
+    );
+    // Somebody else's rules are not known.
+    check(
+        &request(&encoded(NODE_CLIENT), "example.com/x", json!(null)),
+        "waits to be approved: nothing is signed that is not approved",
+    );
+}
+
+/// Its signer's word stands; nobody is told to approve it.
+#[test]
+fn what_has_failed_without_an_approval_waits_for_nobody() {
+    let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+    check(
+        &request(&encoded(JANE), Signer::ApiServerClient.name(), failed),
+        "will not be signed: its signer has refused it before",
+    );
+}
+
+#[test]
+fn a_signer_without_a_ca_names_its_own_flags() {
+    let line = Line::from(&Reason::NoAuthority(Signer::KubeletServing));
+    assert_eq!(
+        line.hint,
+        "--cluster-signing-kubelet-serving-cert-file names its certificate, and --cluster-signing-kubelet-serving-key-file its key"
+    );
+}
+
+#[test]
 fn what_can_never_be_signed_says_so_once() {
     let client = Signer::ApiServerClient.name();
     let approved = || json!({"conditions": [{"type": "Approved", "status": "True"}]});
     let never = |encoded: &str, why: &str| {
-        let expected = format!("cannot be signed: {why}");
+        let expected = format!("can never be signed: {why}");
         check(&request(encoded, client, approved()), &expected);
+        // Nobody needs to approve it first.
+        check(&request(encoded, client, json!(null)), &expected);
     };
     let no_pem = "PEM block type must be CERTIFICATE REQUEST";
     never("", no_pem);
