@@ -21,6 +21,7 @@ mod start_set;
 mod swap;
 mod templates;
 mod trouble;
+mod trust_bundles;
 mod versions;
 mod watchers;
 mod whole;
