@@ -57,7 +57,9 @@ impl Off {
     pub(crate) fn why(self, controller: &str) -> String {
         match self {
             Off::Standby => "the manager that was asked does not lead".to_owned(),
-            Off::LeftOut => format!("--controllers leaves out {controller}"),
+            Off::LeftOut => {
+                format!("{controller} was not started; --controllers chooses which are")
+            }
             Off::Skipped => format!("the configuration of {controller} turns it off"),
         }
     }

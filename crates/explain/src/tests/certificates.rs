@@ -193,7 +193,7 @@ fn where_nobody_signs_it_says_what_runs_that_controller() {
         "---\n{running: [job-controller], skipped: []}",
         expect![[r#"
             is approved, and no controller that signs runs here
-            --controllers leaves out certificatesigningrequest-signing-controller
+            certificatesigningrequest-signing-controller was not started; --controllers chooses which are
             start the controllers with certificatesigningrequest-signing-controller among --controllers"#]],
     );
     check_off(

@@ -428,7 +428,8 @@ spec:
   usages: [client auth, digital signature]"
     );
     cluster.apply(&REQUESTS, "", "node", &request);
-    let left_out = "--controllers leaves out certificatesigningrequest-approving-controller";
+    let left_out =
+        "certificatesigningrequest-approving-controller was not started; --controllers chooses";
     ask(
         &cluster,
         &["csr/node"],
