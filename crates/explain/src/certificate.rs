@@ -112,9 +112,8 @@ fn starts(off: Off) -> Option<Help> {
     crate::help::hint(match off {
         Off::Standby => "name the manager that leads by --manager".to_owned(),
         Off::LeftOut => format!("start the controllers with {SIGNING} among --controllers"),
-        Off::Skipped => format!(
-            "give {SIGNING} a CA by --cluster-signing-cert-file and --cluster-signing-key-file"
-        ),
+        // A stand-in for kube-apiserver has no such flags, and no key of its clients' authority.
+        Off::Skipped => "run `steersman controller-manager` with the CA of --cluster-signing-cert-file and --cluster-signing-key-file".to_owned(),
     })
 }
 

@@ -201,7 +201,7 @@ fn where_nobody_signs_it_says_what_runs_that_controller() {
         expect![[r#"
             is approved, and no controller that signs runs here
             the configuration of certificatesigningrequest-signing-controller turns it off
-            give certificatesigningrequest-signing-controller a CA by --cluster-signing-cert-file and --cluster-signing-key-file"#]],
+            run `steersman controller-manager` with the CA of --cluster-signing-cert-file and --cluster-signing-key-file"#]],
     );
     check_off(
         "---\n{running: [], skipped: []}",
