@@ -1,5 +1,7 @@
 //! When CronJobs run, and what comes of their Jobs. Pure.
 
+use std::collections::BTreeMap;
+
 use api::cron::{self, Zone};
 use api::decision::{Class, Line, agree, counted, reasons};
 use api::{MicroTime, Time};
@@ -209,13 +211,17 @@ impl Schedule {
     /// Goes through the times that came: which had no job, and whose job had to wait.
     fn note_due(&mut self, run: &Run, decided: &[&Noticed], due: &[Time], object: &Value) {
         let deadline = object["spec"]["startingDeadlineSeconds"].as_i64();
+        // A job is named after its minute: there is one at most.
+        let minute = |time: Time| time.unix().div_euclid(60);
+        let begun = self.runs.iter().map(|run| (minute(run.scheduled), run.at));
+        let mut begun_at = BTreeMap::new();
+        for (minute, at) in begun {
+            begun_at.entry(minute).or_insert(at);
+        }
         for (place, time) in due.iter().enumerate() {
             let at = seconds(run.start, time.micro());
-            // A job is named after its minute: there is one at most.
-            let minute = |time: Time| time.unix().div_euclid(60);
-            let mut runs = self.runs.iter();
-            let own = runs.find(|run| minute(run.scheduled) == minute(*time));
-            if own.is_some_and(|run| run.at - at < LATE_SECONDS) {
+            let own = begun_at.get(&minute(*time));
+            if own.is_some_and(|begun| begun - at < LATE_SECONDS) {
                 continue;
             }
             let after = due.get(place + 1).map(|time| time.micro());

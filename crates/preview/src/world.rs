@@ -1,5 +1,6 @@
 //! A small world on a virtual clock: a copy of a cluster, or an empty one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::{Clock, Rng, Time};
@@ -12,6 +13,7 @@ use manager::run::Manager;
 use manager::{Command, Options};
 use runtime::stop::Stopper;
 use runtime::{Decisions, Informers, Stop, Task, spawn};
+use serde::Deserialize;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -121,8 +123,16 @@ impl World {
 fn is_normal_event(request: &Request<Bytes>) -> bool {
     request.method() == Method::POST
         && request.uri().path().ends_with("/events")
-        && std::str::from_utf8(request.body())
-            .is_ok_and(|body| body.contains("\"type\":\"Normal\""))
+        && is_normal(request.body())
+}
+
+fn is_normal(event: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(rename = "type", borrow)]
+        type_: Cow<'a, str>,
+    }
+    serde_json::from_slice::<Event<'_>>(event).is_ok_and(|event| event.type_ == "Normal")
 }
 
 /// The server for readers: writes fail, as this is a copy.
@@ -147,5 +157,23 @@ fn uids(objects: &[Value]) -> std::collections::BTreeSet<String> {
 fn drop_unknown_owners(object: &mut Value, known: &std::collections::BTreeSet<String>) {
     if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
         owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| known.contains(uid)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_normal_by_its_type_whatever_else_it_says() {
+        assert!(is_normal(
+            br#"{"type": "Normal", "message": "Created pod: a"}"#
+        ));
+        assert!(is_normal(br#"{"type":"Normal"}"#));
+        assert!(!is_normal(
+            br#"{"type":"Warning","note":{"type":"Normal"}}"#
+        ));
+        assert!(!is_normal(b"{}"));
+        assert!(!is_normal(b"not JSON"));
     }
 }
