@@ -44,8 +44,10 @@ pub struct Descriptor {
     pub gated_caches: &'static [(Gate, View)],
     /// The kinds that its decisions are about; empty if they may be about any.
     pub decides_about: &'static [ResourceType],
-    /// Its decisions are steps of a rollout: `preview` shows them on its timeline.
+    /// Its decisions are steps of a rollout, or change what rolls out: `preview` shows them on its timeline.
     pub in_preview: bool,
+    /// It decides by metrics too, which a copy of objects does not have: nobody asks it for plans on one.
+    pub reads_metrics: bool,
     /// Upstream's names of its queues.
     pub queues: &'static [&'static str],
     /// How the names of its own metrics begin.
@@ -84,6 +86,7 @@ impl Descriptor {
             gated_caches: &[],
             decides_about: &[],
             in_preview: false,
+            reads_metrics: false,
             queues: &[],
             metrics: &[],
             build: None,

@@ -1,13 +1,24 @@
 //! A HorizontalPodAutoscaler: what it read, what that asks for, what holds it back, and until when.
 
+use api::Resource;
 use api::decision::counted;
+use api::kinds::HorizontalPodAutoscaler;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::help;
 use crate::json::{condition, list, number, text, time};
+use crate::kinds::{Kind, Need};
 use crate::words::short;
 use crate::{Draft, Obstacle, State};
+
+pub(crate) const KIND: Kind = Kind {
+    resource: HorizontalPodAutoscaler::TYPE,
+    inputs: &[],
+    needs: &[Need::ScaleTarget],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let hpa = &facts.object;

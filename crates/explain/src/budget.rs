@@ -1,14 +1,26 @@
 //! A PodDisruptionBudget itself: which pods it counts, how many may go, and what keeps more from going.
 
+use api::Resource;
 use api::decision::{agree, counted};
+use api::kinds::{Pod, PodDisruptionBudget};
 use serde_json::Value;
 
 use crate::disruption::{allows_no_disruption, covers, is_healthy, is_written};
 use crate::facts::Facts;
 use crate::help;
 use crate::json::{condition, number, text};
+use crate::kinds::{Kind, Need};
 use crate::pod::problem;
 use crate::{Draft, Obstacle, State};
+
+pub(crate) const KIND: Kind = Kind {
+    resource: PodDisruptionBudget::TYPE,
+    inputs: &[Pod::TYPE],
+    // Other budgets may be over the same pods.
+    needs: &[Need::UnderBudget, Need::All(PodDisruptionBudget::TYPE)],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let budget = &facts.object;

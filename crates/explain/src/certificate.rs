@@ -3,13 +3,16 @@
 mod approvers;
 mod cleaning;
 
+use api::Resource;
 use api::decision::Line;
 use api::decision::reasons::{CANNOT_SIGN, FORBIDDEN, MALFORMED, NO_AUTHORITY};
+use api::kinds::{CertificateSigningRequest, ClusterRole};
 use serde_json::Value;
 
 use crate::facts::{Facts, Off};
 use crate::help::Help;
 use crate::json::{condition, list, text, time};
+use crate::kinds::{Kind, Need};
 use crate::time::relative;
 use crate::{Draft, Obstacle, State};
 
@@ -28,6 +31,18 @@ const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 /// More subjects than this need not be named.
 const SUBJECTS_MAX: usize = 5;
+
+pub(crate) const KIND: Kind = Kind {
+    resource: CertificateSigningRequest::TYPE,
+    inputs: &[],
+    // Who may approve it.
+    needs: &[
+        Need::All(ClusterRole::TYPE),
+        Need::All(approvers::CLUSTER_ROLE_BINDING),
+    ],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let request = &facts.object;

@@ -1,14 +1,25 @@
 //! CronJobs: when the next job starts, why the last one did not, and how those before it ended.
 
+use api::Resource;
 use api::Time;
 use api::cron::{Schedule, Zone};
 use api::decision::{Class, Line, counted, reasons};
+use api::kinds::{CronJob, Job};
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{condition, list, text, time};
+use crate::kinds::{Kind, Need};
 use crate::time::{sentence, when};
 use crate::{Draft, Help, State, help};
+
+pub(crate) const KIND: Kind = Kind {
+    resource: CronJob::TYPE,
+    inputs: &[],
+    needs: &[Need::Controlled(Job::TYPE)],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let cron_job = &facts.object;

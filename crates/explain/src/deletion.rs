@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::facts::{Facts, controller_uid, kind_of};
 use crate::json::text;
+use crate::kinds::Kind;
 use crate::pod::problem;
 use crate::words::short;
 use crate::{Draft, Obstacle, State, finalizers, help, storage};
@@ -13,9 +14,8 @@ use crate::{Draft, Obstacle, State, finalizers, help, storage};
 /// An object that is being deleted is held by its finalizers, whatever its kind, and one that waits for what it owns
 /// by whatever holds that.
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
-    let (object, kind) = (&facts.object, facts.kind());
-    if kind == "Pod" || kind == "Namespace" {
-        // These have more to say about it themselves.
+    let object = &facts.object;
+    if Kind::of(object).is_some_and(|kind| kind.tells_deletion) {
         return;
     }
     let Some(own) = finalizers::holding(facts, object) else {

@@ -1,15 +1,32 @@
 //! Deployments: down the tree to the pod that blocks.
 
+use api::Resource;
 use api::decision::counted;
+use api::kinds::{Deployment, PersistentVolumeClaim, Pod, ReplicaSet};
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{condition, number, text, truth};
+use crate::kinds::{Kind, Need};
 use crate::replicas::{note_old_pods, note_pods, note_refusal, note_unobserved, wanted};
 use crate::words::short;
 use crate::{Draft, State, disruption, help};
 
 const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
+
+pub(crate) const KIND: Kind = Kind {
+    resource: Deployment::TYPE,
+    inputs: &[ReplicaSet::TYPE, Pod::TYPE],
+    needs: &[
+        Need::Selected(ReplicaSet::TYPE),
+        Need::Pods,
+        Need::All(PersistentVolumeClaim::TYPE),
+        Need::Budgets,
+        Need::Owner,
+    ],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let deployment = &facts.object;

@@ -1,16 +1,27 @@
 //! Claims for devices: who reserves them, and why they are not allocated; pods that wait for devices, or whose device is
 //! tainted.
 
+use api::Resource;
 use api::decision::{counted, reasons};
+use api::kinds::{DeviceClass, Pod, ResourceClaim};
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{list, number, text, time, truth};
+use crate::kinds::{Kind, Need};
 use crate::time::sentence;
 use crate::{Draft, Help, Obstacle, State, storage};
 
 /// How many devices, or who uses them, are named.
 const NAMED_MAX: usize = 5;
+
+pub(crate) const CLAIM: Kind = Kind {
+    resource: ResourceClaim::TYPE,
+    inputs: &[],
+    needs: &[Need::All(Pod::TYPE), Need::All(DeviceClass::TYPE)],
+    explain: explain_claim,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain_claim(facts: &Facts, draft: &mut Draft<'_>) {
     let claim = &facts.object;

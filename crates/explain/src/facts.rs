@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use api::Time;
 use api::decision::{Decided, Started};
+use api::{Key, ObjectId, Time, Uid};
 use serde_json::Value;
 
 use crate::json::{list, text, truth};
+use crate::kinds::{Kind, group_of_kind};
 
 /// Everything that an explanation may rest on. Objects carry their `apiVersion` and `kind`.
 #[derive(Clone, Debug)]
@@ -126,15 +127,9 @@ impl Facts {
 
     /// What the object's own controller goes by and could not be read: `ReplicaSets and Pods`.
     pub(crate) fn unread_inputs(&self) -> String {
-        let inputs: &[&str] = match self.kind() {
-            "Deployment" => &["ReplicaSet", "Pod"],
-            "ReplicaSet" | "ReplicationController" | "Job" => &["Pod"],
-            "StatefulSet" => &["ControllerRevision", "PersistentVolumeClaim", "Pod"],
-            "DaemonSet" => &["ControllerRevision", "Node", "Pod"],
-            "PodDisruptionBudget" => &["Pod"],
-            _ => &[],
-        };
-        let unread = inputs.iter().filter(|kind| self.unread.contains(**kind));
+        let inputs = Kind::of(&self.object).map_or(&[][..], |kind| kind.inputs);
+        let kinds = inputs.iter().map(|input| &*input.kind);
+        let unread = kinds.filter(|kind| self.unread.contains(*kind));
         let unread: Vec<String> = unread.map(|kind| format!("{kind}s")).collect();
         unread.join(" and ")
     }
@@ -223,37 +218,6 @@ impl Facts {
     }
 }
 
-/// The API groups of the built-in kinds that are explained, or explain others.
-const GROUPS: &[(&str, &str)] = &[
-    ("CertificateSigningRequest", "certificates.k8s.io"),
-    ("ClusterRole", "rbac.authorization.k8s.io"),
-    ("ClusterRoleBinding", "rbac.authorization.k8s.io"),
-    ("ControllerRevision", "apps"),
-    ("CronJob", "batch"),
-    ("DaemonSet", "apps"),
-    ("Deployment", "apps"),
-    ("DeviceClass", "resource.k8s.io"),
-    ("EndpointSlice", "discovery.k8s.io"),
-    ("HorizontalPodAutoscaler", "autoscaling"),
-    ("Ingress", "networking.k8s.io"),
-    ("IngressClass", "networking.k8s.io"),
-    ("Job", "batch"),
-    ("Lease", "coordination.k8s.io"),
-    ("Namespace", ""),
-    ("Node", ""),
-    ("PersistentVolume", ""),
-    ("PersistentVolumeClaim", ""),
-    ("Pod", ""),
-    ("PodDisruptionBudget", "policy"),
-    ("ReplicaSet", "apps"),
-    ("ReplicationController", ""),
-    ("ResourceClaim", "resource.k8s.io"),
-    ("ResourceQuota", ""),
-    ("Service", ""),
-    ("StatefulSet", "apps"),
-    ("StorageVersionMigration", "storagemigration.k8s.io"),
-];
-
 /// The kind of an object; empty for a custom resource that is merely called like one of the built-in kinds.
 pub fn kind_of(object: &Value) -> &str {
     let kind = text(object, "/kind");
@@ -263,15 +227,23 @@ pub fn kind_of(object: &Value) -> &str {
     }
 }
 
-pub(crate) fn group_of_kind(kind: &str) -> Option<&'static str> {
-    let known = GROUPS.iter().find(|(known, _)| *known == kind);
-    known.map(|(_, group)| *group)
-}
-
 /// The API group of an object; empty for the core group.
 pub fn group_of(object: &Value) -> &str {
     let group = text(object, "/apiVersion").split_once('/');
     group.map_or("", |(group, _)| group)
+}
+
+/// Which object it is.
+pub fn id_of(object: &Value) -> ObjectId {
+    let text = |pointer: &str| text(object, pointer);
+    let key = Key::new(text("/metadata/namespace"), text("/metadata/name"));
+    ObjectId {
+        group: group_of(object).to_owned().into(),
+        kind: text("/kind").to_owned().into(),
+        namespace: key.namespace,
+        name: key.name,
+        uid: Uid::parse(text("/metadata/uid")),
+    }
 }
 
 fn event_time(event: &Value) -> &str {

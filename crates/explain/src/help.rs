@@ -1,9 +1,10 @@
 //! The one command that would help.
 
+use api::kinds::WorkloadKind;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, group_of};
 use crate::json::{list, text};
 use crate::pod::Cause;
 use crate::{finalizers, node, storage};
@@ -201,11 +202,10 @@ fn fix_image(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help> {
     };
     let owner = facts.name_of(&facts.object);
     let why = "gives it an image that exists";
-    match facts.kind() {
-        "Deployment" | "StatefulSet" | "DaemonSet" => {
-            on(facts, &format!("set image {owner} {container}=IMAGE"), why)
-        }
-        _ => {
+    let workload = WorkloadKind::of(group_of(&facts.object), facts.kind());
+    match workload.is_some_and(|found| found.rolls_out) {
+        true => on(facts, &format!("set image {owner} {container}=IMAGE"), why),
+        false => {
             let name = text(pod, "/metadata/name");
             on(
                 facts,

@@ -1,11 +1,13 @@
 //! An Ingress: whose it is, and whether the Services behind it have anybody to send traffic to.
 
+use api::ResourceType;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{list, number, text, time};
+use crate::kinds::{Kind, Need};
 use crate::service::{self, Verdict};
 use crate::{Draft, Obstacle, State, help};
 
@@ -18,6 +20,19 @@ struct Route<'a> {
 
 /// More routes than this say nothing new.
 const ROUTES_MAX: usize = 8;
+
+pub(crate) const KIND: Kind = Kind {
+    resource: INGRESS,
+    inputs: &[],
+    needs: &[Need::All(INGRESS_CLASS), Need::BehindIngress],
+    explain,
+    tells_deletion: false,
+};
+
+const INGRESS: ResourceType =
+    ResourceType::namespaced("networking.k8s.io", "v1", "ingresses", "Ingress");
+const INGRESS_CLASS: ResourceType =
+    ResourceType::cluster("networking.k8s.io", "v1", "ingressclasses", "IngressClass");
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let ingress = &facts.object;

@@ -1,14 +1,30 @@
 //! Jobs: how far they are, why they wait, and why they failed.
 
+use api::Resource;
 use api::decision::counted;
+use api::kinds::{Job, PersistentVolumeClaim, Pod};
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{condition, number, text, time, truth};
+use crate::kinds::{Kind, Need};
 use crate::pod::{Cause, problem};
 use crate::replicas::{conclude_refused, note_refusal_of};
 use crate::words::short;
 use crate::{Draft, State, help};
+
+pub(crate) const KIND: Kind = Kind {
+    resource: Job::TYPE,
+    inputs: &[Pod::TYPE],
+    needs: &[
+        Need::AllPods,
+        Need::All(PersistentVolumeClaim::TYPE),
+        Need::Budgets,
+        Need::Owner,
+    ],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let job = &facts.object;

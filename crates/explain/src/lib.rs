@@ -22,6 +22,7 @@ mod help;
 mod ingress;
 mod job;
 mod json;
+mod kinds;
 mod migration;
 mod namespace;
 mod node;
@@ -44,10 +45,11 @@ use api::decision::{Class, Decision, Line, reasons};
 use serde::Serialize;
 
 pub use disruption::{Budget, allows_no_disruption, budgets_to_count};
-pub use facts::{Facts, Source, group_of, kind_of};
+pub use facts::{Facts, Source, group_of, id_of, kind_of};
 pub use help::Help;
 pub use ingress::backends;
 pub use json::{labels, selector_of};
+pub use kinds::{Kind, Need};
 pub use node::{NODE_STOPPED, unknown_nodes_of_pods, unreachable_nodes};
 pub use palette::Tone;
 pub use pod::{Cause, Problem, problem};
@@ -132,26 +134,8 @@ fn is_zero(count: &usize) -> bool {
 /// Says why an object is as it is.
 pub fn explain(facts: &Facts) -> Explanation {
     let mut draft = Draft::new(facts);
-    match facts.kind() {
-        "Deployment" => deployment::explain(facts, &mut draft),
-        "ReplicaSet" | "ReplicationController" => replicas::explain(facts, &mut draft),
-        "StatefulSet" | "DaemonSet" => sets::explain(facts, &mut draft),
-        "CronJob" => cron_job::explain(facts, &mut draft),
-        "Job" => job::explain(facts, &mut draft),
-        "Pod" => pod::explain(facts, &mut draft),
-        "Namespace" => namespace::explain(facts, &mut draft),
-        "Node" => node::explain(facts, &mut draft),
-        "PodDisruptionBudget" => budget::explain(facts, &mut draft),
-        "PersistentVolume" => storage::explain_volume(facts, &mut draft),
-        "PersistentVolumeClaim" => storage::explain_claim(facts, &mut draft),
-        "ResourceClaim" => devices::explain_claim(facts, &mut draft),
-        "StorageVersionMigration" => migration::explain(facts, &mut draft),
-        "ResourceQuota" => quota::explain(facts, &mut draft),
-        "CertificateSigningRequest" => certificate::explain(facts, &mut draft),
-        "HorizontalPodAutoscaler" => autoscaler::explain(facts, &mut draft),
-        "Service" => service::explain(facts, &mut draft),
-        "Ingress" => ingress::explain(facts, &mut draft),
-        _ => {}
+    if let Some(kind) = Kind::of(&facts.object) {
+        (kind.explain)(facts, &mut draft);
     }
     draft.finish()
 }

@@ -1,12 +1,23 @@
 //! Migrations of stored objects to another version: how far they are, and why they are stuck.
 
+use api::Resource;
 use api::decision::reasons;
+use api::kinds::StorageVersionMigration;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{condition, text, time};
+use crate::kinds::Kind;
 use crate::time::{human, sentence};
 use crate::{Draft, Obstacle, State, help, storage};
+
+pub(crate) const KIND: Kind = Kind {
+    resource: StorageVersionMigration::TYPE,
+    inputs: &[],
+    needs: &[],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let migration = &facts.object;

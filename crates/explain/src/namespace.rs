@@ -1,14 +1,25 @@
 //! Namespaces: what is left, and who holds it.
 
+use api::Resource;
+use api::kinds::Namespace;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::facts::{Facts, kind_of};
 use crate::json::{condition, list, text, time};
+use crate::kinds::{Kind, Need};
 use crate::pod::problem;
 use crate::time::human;
 use crate::{Draft, Obstacle, State, finalizers, help};
+
+pub(crate) const KIND: Kind = Kind {
+    resource: Namespace::TYPE,
+    inputs: &[],
+    needs: &[Need::Content],
+    tells_deletion: true,
+    explain,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let namespace = &facts.object;

@@ -1,12 +1,15 @@
 //! Nodes: whether their kubelets post status, what they lack, and what their taints do to pods.
 
 use api::MicroTime;
+use api::Resource;
 use api::decision::reasons;
+use api::kinds::Node;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::help::Help;
 use crate::json::{condition, list, text, time, truth};
+use crate::kinds::{Kind, Need};
 use crate::time::{human, sentence};
 use crate::{Draft, Obstacle, State, disruption, storage};
 
@@ -17,6 +20,14 @@ const PRESSURES: [(&str, &str); 4] = [
     ("PIDPressure", "is short of process numbers"),
     ("NetworkUnavailable", "has no network"),
 ];
+
+pub(crate) const KIND: Kind = Kind {
+    resource: Node::TYPE,
+    inputs: &[],
+    needs: &[Need::AroundNode],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let node = &facts.object;

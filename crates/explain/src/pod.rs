@@ -1,11 +1,14 @@
 //! Why a pod is not available, or not gone.
 
+use api::Resource;
 use api::Time;
+use api::kinds::Pod;
 use serde_json::Value;
 
 use crate::devices::Unclaimed;
 use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
+use crate::kinds::{Kind, Need};
 use crate::pod_state::{self, container_problem};
 use crate::time::{human, sentence, when};
 use crate::{Draft, Obstacle, State, devices, disruption, finalizers, help, node, storage};
@@ -435,6 +438,14 @@ impl Problem {
         }
     }
 }
+
+pub(crate) const KIND: Kind = Kind {
+    resource: Pod::TYPE,
+    inputs: &[],
+    needs: &[Need::Owner, Need::AroundPod, Need::Budgets],
+    tells_deletion: true,
+    explain,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let pod = &facts.object;

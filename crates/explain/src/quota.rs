@@ -1,5 +1,6 @@
 //! Quotas: what they count, how much of it is used, and whom they refuse.
 
+use api::Resource;
 use std::collections::BTreeMap;
 
 use api::Amounts;
@@ -9,7 +10,16 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{text, time};
+use crate::kinds::Kind;
 use crate::{Draft, Obstacle, State, help};
+
+pub(crate) const KIND: Kind = Kind {
+    resource: ResourceQuota::TYPE,
+    inputs: &[],
+    needs: &[],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let Ok(quota) = ResourceQuota::deserialize(&facts.object) else {

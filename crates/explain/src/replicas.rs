@@ -1,10 +1,13 @@
 //! ReplicaSets and ReplicationControllers, and what all owners of pods have in common.
 
 use api::decision::{Class, Decision, Line, agree, counted, reasons};
+use api::kinds::{PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController};
+use api::{ObjectId, Resource};
 use serde_json::Value;
 
-use crate::facts::{Facts, kind_of};
+use crate::facts::{Facts, id_of, kind_of};
 use crate::json::{condition, labels, number, selector_of, text, time};
+use crate::kinds::{Kind, Need};
 use crate::pod::{Cause, problem};
 use crate::words::short;
 use crate::{Draft, Obstacle, State, disruption, help};
@@ -12,20 +15,14 @@ use crate::{Draft, Obstacle, State, disruption, help};
 /// Two workloads of one namespace that select each other's pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// `deployment/web`
-    pub selects: String,
-    pub pods_of: String,
-    pub namespace: String,
+    pub selects: ObjectId,
+    pub pods_of: ObjectId,
 }
 
 /// Who selects pods of whom. Objects that one of the others owns are left out: a Deployment and its
 /// ReplicaSets are meant to select the same.
 pub fn overlaps<'a>(workloads: impl Iterator<Item = &'a Value> + Clone) -> Vec<Overlap> {
     let owned = |object: &Value| crate::facts::controller_uid(object).is_some();
-    let name = |object: &Value| {
-        let kind = text(object, "/kind").to_lowercase();
-        format!("{kind}/{}", text(object, "/metadata/name"))
-    };
     let own: Vec<&Value> = workloads.filter(|object| !owned(object)).collect();
     let mut found = Vec::new();
     for one in &own {
@@ -39,15 +36,37 @@ pub fn overlaps<'a>(workloads: impl Iterator<Item = &'a Value> + Clone) -> Vec<O
         for other in others {
             if selector.matches(&labels(other, "/spec/template/metadata/labels")) {
                 found.push(Overlap {
-                    selects: name(one),
-                    pods_of: name(other),
-                    namespace: namespace.to_owned(),
+                    selects: id_of(one),
+                    pods_of: id_of(other),
                 });
             }
         }
     }
     found
 }
+
+pub(crate) const REPLICA_SET: Kind = Kind {
+    resource: ReplicaSet::TYPE,
+    inputs: &[Pod::TYPE],
+    needs: NEEDS,
+    explain,
+    tells_deletion: false,
+};
+
+pub(crate) const REPLICATION_CONTROLLER: Kind = Kind {
+    resource: ReplicationController::TYPE,
+    inputs: &[Pod::TYPE],
+    needs: NEEDS,
+    explain,
+    tells_deletion: false,
+};
+
+const NEEDS: &[Need] = &[
+    Need::Pods,
+    Need::All(PersistentVolumeClaim::TYPE),
+    Need::Budgets,
+    Need::Owner,
+];
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let set = &facts.object;

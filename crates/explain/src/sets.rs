@@ -1,21 +1,53 @@
 //! StatefulSets and DaemonSets.
 
+use api::Resource;
 use api::decision::{agree, counted, reasons};
+use api::kinds::{ControllerRevision, DaemonSet, Node, PersistentVolumeClaim, Pod, StatefulSet};
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{labels, number, text};
+use crate::kinds::{Kind, Need};
 use crate::replicas::{
     conclude_by_pods, conclude_refused, note_pods, note_refusal, note_unobserved, wanted,
 };
 use crate::{Draft, State, disruption, help};
 
-pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
+pub(crate) const STATEFUL_SET: Kind = Kind {
+    resource: StatefulSet::TYPE,
+    inputs: &[
+        ControllerRevision::TYPE,
+        PersistentVolumeClaim::TYPE,
+        Pod::TYPE,
+    ],
+    needs: &[
+        Need::Selected(ControllerRevision::TYPE),
+        Need::Pods,
+        Need::All(PersistentVolumeClaim::TYPE),
+        Need::Budgets,
+        Need::Owner,
+    ],
+    explain: |facts, draft| explain(facts, stateful(&facts.object), draft),
+    tells_deletion: false,
+};
+
+pub(crate) const DAEMON_SET: Kind = Kind {
+    resource: DaemonSet::TYPE,
+    inputs: &[ControllerRevision::TYPE, Node::TYPE, Pod::TYPE],
+    needs: &[
+        Need::Selected(ControllerRevision::TYPE),
+        Need::Pods,
+        Need::All(PersistentVolumeClaim::TYPE),
+        Need::Budgets,
+        Need::All(Node::TYPE),
+        Need::Owner,
+    ],
+    explain: |facts, draft| explain(facts, daemon(&facts.object), draft),
+    tells_deletion: false,
+};
+
+fn explain(facts: &Facts, numbers: Numbers, draft: &mut Draft<'_>) {
     let set = &facts.object;
-    let numbers = match facts.kind() {
-        "StatefulSet" => stateful(set),
-        _ => daemon(set),
-    };
     draft.wants(numbers.wants(set));
     if let Some(line) = strategy(set) {
         draft.wants(line);

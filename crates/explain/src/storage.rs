@@ -1,15 +1,34 @@
 //! Claims and volumes: what they are bound to, and who uses them.
 
+use api::Resource;
 use api::decision::{Class, Line, reasons};
+use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod};
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{list, text, time};
+use crate::kinds::{Kind, Need};
 use crate::time::{human, sentence};
 use crate::{Draft, Obstacle, State, help};
 
 /// How many users are named.
 const USERS_MAX: usize = 5;
+
+pub(crate) const CLAIM: Kind = Kind {
+    resource: PersistentVolumeClaim::TYPE,
+    inputs: &[],
+    needs: &[Need::All(Pod::TYPE), Need::AttributesClass],
+    explain: explain_claim,
+    tells_deletion: false,
+};
+
+pub(crate) const VOLUME: Kind = Kind {
+    resource: PersistentVolume::TYPE,
+    inputs: &[],
+    needs: &[Need::ClaimOfVolume],
+    explain: explain_volume,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain_claim(facts: &Facts, draft: &mut Draft<'_>) {
     let claim = &facts.object;

@@ -22,7 +22,8 @@ use expect_test::Expect;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::facts::{Facts, Source, group_of_kind};
+use crate::facts::{Facts, Source};
+use crate::kinds::group_of_kind;
 
 /// Noon.
 const NOW: &str = "2026-01-01T12:00:00Z";

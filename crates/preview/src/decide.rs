@@ -12,8 +12,9 @@ use crate::world::{World, read_only};
 
 /// The controllers that decide by objects alone; what others do is no question of why.
 fn workload_controllers() -> String {
-    let workloads = controllers::ALL.iter().filter(|one| one.in_preview);
-    let names: Vec<&str> = workloads.map(|one| one.name).collect();
+    let shown = controllers::ALL.iter().filter(|one| one.in_preview);
+    let by_objects = shown.filter(|one| !one.reads_metrics);
+    let names: Vec<&str> = by_objects.map(|one| one.name).collect();
     names.join(",")
 }
 

@@ -1,14 +1,17 @@
 //! The objects at the end of a preview, and what they mean.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
-use api::Key;
 use api::decision::Decided;
+use api::kinds::Pod;
+use api::{Key, ResourceType};
 use explain::{Facts, Source};
 use serde_json::Value;
 
+use crate::kinds::Kind;
 use crate::run::Run;
-use crate::{rollout, state};
+use crate::state;
 
 /// All objects that a report speaks of, as they are in the end.
 pub(crate) struct Gathered {
@@ -28,16 +31,21 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Kinds beside the workloads that a report speaks of.
-const OTHERS: [&str; 7] = [
-    "CronJob",
-    "HorizontalPodAutoscaler",
-    "Node",
-    "ControllerRevision",
-    "PersistentVolumeClaim",
-    "PodDisruptionBudget",
-    "ResourceQuota",
-];
+/// Where events are.
+const EVENTS: ResourceType = ResourceType::namespaced("", "v1", "events", "Event");
+
+/// What beside what is followed a report speaks of: what explanations of it rest on.
+static OTHERS: LazyLock<BTreeSet<&'static ResourceType>> = LazyLock::new(|| {
+    let is_followed = |resource: &ResourceType| Kind::all().any(|kind| kind.resource == *resource);
+    let explained = explain::Kind::all().filter(|kind| is_followed(&kind.resource));
+    let read = explained.flat_map(explain::Kind::reads);
+    read.filter(|resource| !is_followed(resource)).collect()
+});
+
+fn label(object: &Value, key: &str) -> Option<String> {
+    let label = object["metadata"]["labels"][key].as_str();
+    label.map(str::to_owned)
+}
 
 fn uid_of(object: &Value) -> &str {
     text(object, "/metadata/uid")
@@ -47,11 +55,12 @@ impl Gathered {
     pub(crate) async fn of(run: &Run) -> Gathered {
         let client = run.world.client("preview");
         let mut objects = Vec::new();
-        for kind in rollout::KINDS.iter().chain(&OTHERS) {
+        let followed = Kind::all().map(|kind| &kind.resource);
+        for kind in followed.chain(OTHERS.iter().copied()) {
             objects.extend(state::list(&client, &run.discovery, kind).await);
         }
         objects.extend(run.log.lock().finished_jobs.values().cloned());
-        let events = state::list(&client, &run.discovery, "events").await;
+        let events = state::list(&client, &run.discovery, &EVENTS).await;
         let mut gathered = Gathered {
             objects,
             places: BTreeMap::new(),
@@ -82,8 +91,7 @@ impl Gathered {
 
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &Value> + Clone {
         self.objects.iter().filter(|object| {
-            let kind = explain::kind_of(object);
-            kind != "Pod" && rollout::KINDS.contains(&kind)
+            Kind::of(object).is_some_and(|kind| !kind.is_endless() && !kind.is::<Pod>())
         })
     }
 
@@ -93,39 +101,31 @@ impl Gathered {
 
     /// What the pods of the current template carry; `None` where the kind tells no templates apart.
     pub(crate) fn current_hash(&self, object: &Value) -> Option<String> {
-        let label = |object: &Value, key: &str| {
-            object["metadata"]["labels"][key]
-                .as_str()
-                .map(str::to_owned)
+        let completion = Kind::of(object)?.completion()?;
+        (completion.current_hash)(self, object)
+    }
+
+    pub(crate) fn hash_of_deployment(&self, deployment: &Value) -> Option<String> {
+        let revision = |set: &&Value| {
+            let revision = text(
+                set,
+                "/metadata/annotations/deployment.kubernetes.io~1revision",
+            );
+            revision.parse::<i64>().unwrap_or(0)
         };
-        match object["kind"].as_str()? {
-            "Deployment" => {
-                let revision = |set: &&Value| {
-                    let text = &set["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
-                    text.as_str()
-                        .and_then(|text| text.parse::<i64>().ok())
-                        .unwrap_or(0)
-                };
-                let newest = self.owned("ReplicaSet", object).max_by_key(revision)?;
-                label(newest, "pod-template-hash")
-            }
-            "StatefulSet" => object["status"]["updateRevision"]
-                .as_str()
-                .map(str::to_owned),
-            "DaemonSet" => {
-                let revision = |one: &&Value| one["revision"].as_i64().unwrap_or(0);
-                let newest = self
-                    .owned("ControllerRevision", object)
-                    .max_by_key(revision)?;
-                label(newest, "controller-revision-hash")
-            }
-            _ => None,
-        }
+        let newest = self.owned("ReplicaSet", deployment).max_by_key(revision)?;
+        label(newest, "pod-template-hash")
+    }
+
+    pub(crate) fn hash_of_daemon_set(&self, set: &Value) -> Option<String> {
+        let revision = |one: &&Value| one["revision"].as_i64().unwrap_or(0);
+        let revisions = self.owned("ControllerRevision", set);
+        label(revisions.max_by_key(revision)?, "controller-revision-hash")
     }
 
     fn owned<'a>(&'a self, kind: &'a str, owner: &Value) -> impl Iterator<Item = &'a Value> {
         self.below(owner)
-            .filter(move |object| object["kind"] == kind)
+            .filter(move |object| explain::kind_of(object) == kind)
     }
 
     fn below(&self, owner: &Value) -> impl Iterator<Item = &Value> {
@@ -148,9 +148,13 @@ impl Gathered {
             }
             next += 1;
         }
+        let endless = Kind::all().filter(|kind| kind.is_endless());
+        let endless = endless.map(|kind| &kind.resource);
         let around = OTHERS
             .iter()
-            .flat_map(|kind| self.of_kind(kind))
+            .copied()
+            .chain(endless)
+            .flat_map(|resource| self.of_kind(&resource.kind))
             .filter(|other| other["metadata"]["namespace"] == object["metadata"]["namespace"])
             .filter(|other| other["metadata"]["ownerReferences"].is_null());
         found.into_iter().chain(around).cloned().collect()
@@ -193,11 +197,11 @@ fn decisions<'a>(
         .map(|object| {
             let (namespace, name) = (text(object, "namespace"), text(object, "name"));
             let kind = object["kind"].as_str().unwrap_or_default();
-            let key = Key::new(&namespace, &name);
+            let (group, key) = (explain::group_of(object), Key::new(&namespace, &name));
             let decided = run
                 .world
                 .decisions
-                .about(|_, object| object.kind == kind && object.key() == key);
+                .about(|_, about| about.kind == kind && about.group == group && about.key() == key);
             (Facts::key(kind, &namespace, &name), decided)
         })
         .collect()

@@ -10,6 +10,7 @@ mod decide;
 mod drain;
 mod drained;
 mod facts;
+mod kinds;
 mod load;
 mod log;
 mod manifest;
@@ -37,6 +38,7 @@ use api::Time;
 
 pub use decide::decide;
 pub use drained::{Drain, Evicted};
+pub use kinds::{Kind, kinds_of_state};
 pub use load::Load;
 pub use manifest::{Manifest, ManifestError};
 pub use marks::Mark;
@@ -129,9 +131,9 @@ impl Setup {
 
     /// Is it said what autoscalers read, so that those of the present state act? `config` has what files say.
     fn drives_autoscalers(&self, config: &nodes::Config) -> bool {
-        let mut kinds = self.state.iter().map(|manifest| manifest.text("/kind"));
-        !self.loads.is_empty()
-            || config.declares_usage() && kinds.any(|kind| kind == "HorizontalPodAutoscaler")
+        let state = self.state.iter();
+        let mut kinds = state.filter_map(|manifest| Kind::of(&manifest.object));
+        !self.loads.is_empty() || config.declares_usage() && kinds.any(Kind::goes_by_metrics)
     }
 
     /// Whether the state says which namespaces there are.

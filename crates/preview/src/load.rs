@@ -52,23 +52,11 @@ impl Load {
         }
     }
 
-    /// Whether it is shared by the pods of this workload, called `deployment/web`.
-    pub(crate) fn is_of(&self, kind: &str, name: &str) -> bool {
-        let own = self.of.as_ref();
-        own.is_some_and(|(_, own)| own == name) && {
-            let asked = own.map_or("", |(kind, _)| kind.as_str()).to_lowercase();
-            let kind = kind.to_lowercase();
-            // kubectl's names of what can be scaled, in short and in full.
-            let short = match kind.as_str() {
-                "deployment" => "deploy",
-                "statefulset" => "sts",
-                "replicaset" => "rs",
-                "replicationcontroller" => "rc",
-                other => other,
-            };
-            let asked = asked.split('.').next().unwrap_or_default();
-            asked == kind || asked == short || asked == format!("{kind}s")
-        }
+    /// Whether it is shared by the pods of the workload of this kind and name.
+    pub(crate) fn is_of(&self, discovery: &Discovery, kind: &str, name: &str) -> bool {
+        let own = self.of.as_ref().filter(|(_, own)| own == name);
+        let resource = own.and_then(|(asked, _)| discovery.named(asked));
+        resource.is_some_and(|resource| resource.kind == kind)
     }
 
     /// Puts it on the workload, beginning then; false where there is no such workload yet.
@@ -138,14 +126,38 @@ impl fmt::Display for Load {
 
 #[cfg(test)]
 mod tests {
+    use api::kinds::{Deployment, StatefulSet};
+    use api::{Resource, ResourceType};
+    use controllers::discovery::Served;
+
     use super::*;
+
+    fn served(resource: ResourceType) -> Served {
+        let short = match &*resource.kind {
+            "Deployment" => "deploy",
+            _ => "sts",
+        };
+        Served {
+            resource,
+            other_names: vec![short.to_owned()],
+            verbs: Vec::new(),
+            has_scale: true,
+            preferred: true,
+        }
+    }
 
     #[test]
     fn loads_name_a_workload_or_a_metric_from_outside() {
         let load = Load::parse("deploy/web:cpu=0s=1,10m=8").unwrap();
         assert_eq!(load.to_string(), "deploy/web:cpu=0s=1,10m=8");
         assert_eq!(load.annotation(), "steersman.dev/cpu-load");
-        assert!(load.is_of("Deployment", "web") && !load.is_of("StatefulSet", "web"));
+        let discovery = Discovery {
+            resources: [Deployment::TYPE, StatefulSet::TYPE].map(served).into(),
+            ..Discovery::default()
+        };
+        assert!(load.is_of(&discovery, "Deployment", "web"));
+        assert!(!load.is_of(&discovery, "StatefulSet", "web"));
+        assert!(!load.is_of(&discovery, "Deployment", "db"));
         let load = Load::parse("external:queue=5").unwrap();
         assert_eq!((load.of, load.metric.as_str()), (None, "queue"));
         for bad in [

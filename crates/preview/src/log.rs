@@ -13,6 +13,8 @@ use runtime::{Change, Informers};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::kinds::Kind;
+
 /// Shared by all who listen.
 #[derive(Clone)]
 pub(crate) struct Log {
@@ -30,7 +32,7 @@ pub(crate) struct Noted {
     pub(crate) decisions: Vec<Noticed>,
     pub(crate) claims_deleted: Vec<(MicroTime, Key)>,
     /// Deployments that exceeded their progress deadline, and when.
-    pub(crate) timed_out: BTreeMap<Key, MicroTime>,
+    pub(crate) timed_out: BTreeMap<Uid, MicroTime>,
     /// Jobs that were deleted after they finished, by ttlSecondsAfterFinished; by uid.
     pub(crate) finished_jobs: BTreeMap<String, Value>,
     pub(crate) jobs: BTreeMap<Uid, JobLife>,
@@ -60,9 +62,6 @@ pub(crate) struct JobLife {
     /// When it was deleted while it was at work.
     pub(crate) deleted: Option<MicroTime>,
 }
-
-/// Its decisions are no steps of a rollout, but change what rolls out.
-const AUTOSCALER: &str = "horizontal-pod-autoscaler-controller";
 
 /// The life of a pod, as far as it was seen.
 #[derive(Clone, Debug)]
@@ -107,8 +106,7 @@ impl Log {
         lines: &[Line],
     ) {
         let mut noted = self.lock();
-        let is_shown = controller == AUTOSCALER
-            || controllers::find(controller).is_some_and(|found| found.in_preview);
+        let is_shown = controllers::find(controller).is_some_and(|found| found.in_preview);
         if !is_shown || noted.decisions.len() >= DECISIONS_MAX {
             return;
         }
@@ -120,33 +118,9 @@ impl Log {
     }
 
     pub(crate) fn listen(&self, informers: &Informers) {
-        let log = self.clone();
-        informers
-            .of::<Pod>()
-            .on_change(move |change| log.pod_changed(&change));
-        let log = self.clone();
-        informers.of::<ReplicaSet>().on_change(move |change| {
-            let meta = &change.object().metadata;
-            let owner = meta.controller().map(|owner| owner.uid.clone());
-            log.note(|noted, _| {
-                noted.sets.insert(meta.uid.clone(), (meta.key(), owner));
-            });
-        });
-        let log = self.clone();
-        informers.of::<Deployment>().on_change(move |change| {
-            let deployment = change.object();
-            let timed_out = deployment.status.conditions.iter().any(|held| {
-                held.type_ == "Progressing" && held.reason == "ProgressDeadlineExceeded"
-            });
-            log.note(|noted, now| {
-                let key = deployment.metadata.key();
-                if timed_out {
-                    noted.timed_out.entry(key).or_insert(now);
-                } else {
-                    noted.timed_out.remove(&key);
-                }
-            });
-        });
+        for completion in Kind::all().filter_map(Kind::completion) {
+            (completion.listen)(self, informers);
+        }
         let log = self.clone();
         informers
             .of::<PersistentVolumeClaim>()
@@ -156,26 +130,55 @@ impl Log {
                     log.note(|noted, now| noted.claims_deleted.push((now, key)));
                 }
             });
-        self.listen_to_status(informers);
     }
 
-    /// These say by themselves how far they are; that they changed is all that is noted.
-    fn listen_to_status(&self, informers: &Informers) {
-        use api::kinds::{DaemonSet, ReplicationController, StatefulSet};
-        let log = || {
-            let log = self.clone();
-            move || log.note(|_, _| {})
-        };
-        let (stateful, daemon, replication) = (log(), log(), log());
-        informers.of::<StatefulSet>().on_change(move |_| stateful());
-        informers.of::<DaemonSet>().on_change(move |_| daemon());
+    pub(crate) fn listen_to_pods(&self, informers: &Informers) {
+        let log = self.clone();
+        informers
+            .of::<Pod>()
+            .on_change(move |change| log.pod_changed(&change));
+    }
+
+    pub(crate) fn listen_to_sets(&self, informers: &Informers) {
+        let log = self.clone();
+        informers.of::<ReplicaSet>().on_change(move |change| {
+            let meta = &change.object().metadata;
+            let owner = meta.controller().map(|owner| owner.uid.clone());
+            log.note(|noted, _| {
+                noted.sets.insert(meta.uid.clone(), (meta.key(), owner));
+            });
+        });
+    }
+
+    pub(crate) fn listen_to_deployments(&self, informers: &Informers) {
+        let log = self.clone();
+        informers.of::<Deployment>().on_change(move |change| {
+            let deployment = change.object();
+            let timed_out = deployment.status.conditions.iter().any(|held| {
+                held.type_ == "Progressing" && held.reason == "ProgressDeadlineExceeded"
+            });
+            log.note(|noted, now| {
+                let uid = &deployment.metadata.uid;
+                if timed_out {
+                    noted.timed_out.entry(uid.clone()).or_insert(now);
+                } else {
+                    noted.timed_out.remove(uid);
+                }
+            });
+        });
+    }
+
+    pub(crate) fn listen_to_jobs(&self, informers: &Informers) {
         let log = self.clone();
         informers
             .of::<Job>()
             .on_change(move |change| log.job_changed(&change));
-        informers
-            .of::<ReplicationController>()
-            .on_change(move |_| replication());
+    }
+
+    /// These say by themselves how far they are; that they changed is all that is noted.
+    pub(crate) fn listen_to_status<K: Resource>(&self, informers: &Informers) {
+        let log = self.clone();
+        informers.of::<K>().on_change(move |_| log.note(|_, _| {}));
     }
 
     fn note(&self, write: impl FnOnce(&mut Noted, MicroTime)) {

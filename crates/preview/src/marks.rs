@@ -28,12 +28,8 @@ pub(crate) fn marks(
     if !workload.completes {
         found.extend(cause(run, gathered, noted, workload));
     }
-    let deadline = noted.timed_out.iter().find(|(key, at)| {
-        let is_own = workload.object == format!("deployment/{}", key.name)
-            && workload.namespace == key.namespace.as_str();
-        is_own && **at >= run.start
-    });
-    if let Some((_, at)) = deadline {
+    let deadline = noted.timed_out.get(&workload.id.uid);
+    if let Some(at) = deadline.filter(|at| **at >= run.start) {
         found.push(Mark {
             at: seconds(run.start, *at),
             text: "progress deadline exceeded".to_owned(),
@@ -54,7 +50,7 @@ fn cause(run: &Run, gathered: &Gathered, noted: &Noted, workload: &Workload) -> 
         let life = noted.pods.get(&Uid::parse(uid));
         let owner = life.and_then(|life| life.owner.as_ref());
         let owner = owner.and_then(|owner| top_owner(noted, owner));
-        owner.map_or(uid.to_owned(), ToString::to_string) == workload.uid
+        owner.cloned().unwrap_or_else(|| Uid::parse(uid)) == workload.id.uid
     };
     let events = gathered.events.iter().filter(|event| {
         text(event, "/type") == "Warning"

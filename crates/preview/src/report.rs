@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::decision::{agree, counted};
-use api::{MicroTime, Time, Uid};
+use api::kinds::{Job, Pod};
+use api::{MicroTime, ObjectId, Resource, Time, Uid};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::drained::{Drain, drains};
 use crate::facts::Gathered;
+use crate::kinds::Kind;
 use crate::load::Load;
 use crate::log::{Noted, PodLife};
 use crate::marks::{Mark, marks};
@@ -84,7 +86,10 @@ pub struct Workload {
     #[serde(skip)]
     pub(crate) loads: Vec<Load>,
     #[serde(skip)]
-    pub(crate) uid: String,
+    pub(crate) id: ObjectId,
+    /// What scales it.
+    #[serde(skip)]
+    pub(crate) scaled_by: Option<Uid>,
     /// How many pods were available before anything was applied.
     #[serde(skip)]
     pub(crate) available_before: i32,
@@ -147,12 +152,12 @@ impl Preview {
 impl Workload {
     /// A pod that nobody owns.
     pub(crate) fn is_pod(&self) -> bool {
-        self.object.starts_with("pod/")
+        is::<Pod>(&self.id)
     }
 
     /// Its pods are meant to end.
     pub(crate) fn is_job(&self) -> bool {
-        self.object.starts_with("job/")
+        is::<Job>(&self.id)
     }
 
     /// `2 to 9 pods`
@@ -189,15 +194,16 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
         if let Some(object) = gathered.find(&one.uid) {
             let pods = pods.remove(&one.uid).unwrap_or_default();
             let mut workload = workload(run, &gathered, pods, &one, object);
-            workload.autoscaler = autoscaler_of(&gathered, object);
-            if workload.autoscaler.is_some() {
+            if let Some(autoscaler) = autoscaler_of(&gathered, object) {
+                workload.scaled_by = Some(autoscaler.uid.clone());
+                workload.autoscaler = Some(label(&autoscaler));
                 workload.forget_what_is_wanted();
             }
             let name = &one.name;
             let loads = setup
                 .loads
                 .iter()
-                .filter(|load| load.is_of(&one.kind, name));
+                .filter(|load| load.is_of(&run.discovery, &one.kind, name));
             workload.loads = loads.cloned().collect();
             workload.marks = marks(run, &gathered, &noted, &workload);
             workloads.push(workload);
@@ -241,16 +247,15 @@ pub(crate) async fn report(run: &Run, setup: &Setup) -> Preview {
 }
 
 fn is_stuck(run: &Run, gathered: &Gathered, workload: &Workload) -> bool {
-    let object = gathered.find(&workload.uid);
+    let object = gathered.find(&workload.id.uid.to_string());
     object.is_some_and(|object| gathered.explain(run, object).state == explain::State::Stuck)
 }
 
-/// Who scales a workload: `horizontalpodautoscaler/web`.
-fn autoscaler_of(gathered: &Gathered, object: &Value) -> Option<String> {
-    let text = crate::facts::text;
+/// Who scales a workload.
+fn autoscaler_of(gathered: &Gathered, object: &Value) -> Option<ObjectId> {
     let mut all = gathered.of_kind("HorizontalPodAutoscaler");
     let found = all.find(|one| is_target(one, object));
-    found.map(|one| format!("horizontalpodautoscaler/{}", text(one, "/metadata/name")))
+    found.map(explain::id_of)
 }
 
 fn is_target(autoscaler: &Value, object: &Value) -> bool {
@@ -268,6 +273,16 @@ fn from(setup: &Setup, gathered: &Gathered) -> String {
         "" => format!("an empty cluster of {nodes}"),
         from => format!("{from}, on {nodes}"),
     }
+}
+
+/// `deployment/web`
+pub(crate) fn label(object: &ObjectId) -> String {
+    format!("{}/{}", object.kind.to_lowercase(), object.name)
+}
+
+/// Is it an object of this kind?
+pub(crate) fn is<K: Resource>(object: &ObjectId) -> bool {
+    object.group == K::TYPE.group && object.kind == K::TYPE.kind
 }
 
 pub(crate) fn seconds(start: MicroTime, at: MicroTime) -> f64 {
@@ -343,7 +358,8 @@ fn workload(
     let current = gathered.current_hash(object);
     let current =
         current.unwrap_or_else(|| pods.first().map_or(String::new(), |pod| pod.hash.clone()));
-    let is_job = object["kind"] == "Job";
+    let id = explain::id_of(object);
+    let is_job = is::<Job>(&id);
     let count = Count {
         pods,
         current,
@@ -378,7 +394,8 @@ fn workload(
         notes: kept_old(object, wanted),
         marks: Vec::new(),
         loads: Vec::new(),
-        uid: one.uid.clone(),
+        id,
+        scaled_by: None,
         available_before: before.available,
     }
 }
@@ -454,12 +471,18 @@ impl Applied {
             file: String::new(),
             existed: true,
             unchanged: false,
-            is_workload: rollout::KINDS.contains(&explain::kind_of(object)),
-            is_endless: matches!(
-                explain::kind_of(object),
-                "CronJob" | "HorizontalPodAutoscaler"
-            ),
+            followed: Kind::of(object),
         }
+    }
+
+    /// Its progress is followed until it is done.
+    pub(crate) fn completes(&self) -> bool {
+        self.followed.is_some_and(|kind| !kind.is_endless())
+    }
+
+    /// It is never done: it acts for as long as it is there.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.followed.is_some_and(Kind::is_endless)
     }
 
     /// `deployment/web`

@@ -1,18 +1,11 @@
 //! Whether a workload is complete, by its own status. Pure.
 
+use api::kinds::Job;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Kinds whose progress is followed.
-pub(crate) const KINDS: [&str; 7] = [
-    "Deployment",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
-    "DaemonSet",
-    "Job",
-    "Pod",
-];
+use crate::facts::text;
+use crate::kinds::Kind;
 
 /// Why a Job has given up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,19 +24,20 @@ pub(crate) fn is_final(object: &Value) -> bool {
 
 /// The condition by which a Job says that it has failed.
 pub(crate) fn failed(object: &Value) -> Option<&Value> {
-    match object["kind"] == "Job" {
-        true => held(object, "Failed"),
-        false => None,
-    }
+    held(object, "Failed").filter(|_| is_job(object))
 }
 
 /// A suspended Job has no pods, and gets none until somebody resumes it.
 pub(crate) fn is_suspended(object: &Value) -> bool {
-    object["kind"] == "Job"
+    is_job(object)
         && object.pointer("/spec/suspend").and_then(Value::as_bool) == Some(true)
         && held(object, "Suspended").is_some()
         && held(object, "Complete").is_none()
         && failed(object).is_none()
+}
+
+fn is_job(object: &Value) -> bool {
+    Kind::of(object).is_some_and(Kind::is::<Job>)
 }
 
 /// The condition, if it is true.
@@ -53,72 +47,90 @@ fn held<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     conditions.iter().find(is_held)
 }
 
-/// As `kubectl rollout status` would say, with the old pods gone too.
+/// As `kubectl rollout status` would say, with the old pods gone too. What is not followed is complete.
 pub(crate) fn is_complete(object: &Value) -> bool {
-    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let seen = number("/status/observedGeneration") >= number("/metadata/generation");
-    let wanted = wanted(object);
-    match object["kind"].as_str() {
-        Some("Deployment") => {
-            let paused = object.pointer("/spec/paused").and_then(Value::as_bool) == Some(true);
-            seen && !paused
-                && number("/status/updatedReplicas") == wanted
-                && number("/status/replicas") == wanted
-                && number("/status/availableReplicas") == wanted
-        }
-        Some("ReplicaSet" | "ReplicationController") => {
-            seen && number("/status/replicas") == wanted
-                && number("/status/availableReplicas") == wanted
-        }
-        Some("StatefulSet") => {
-            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-            let partition = number("/spec/updateStrategy/rollingUpdate/partition");
-            let on_delete = text("/spec/updateStrategy/type") == Some("OnDelete");
-            let current = text("/status/currentRevision") == text("/status/updateRevision");
-            seen && number("/status/replicas") == wanted
-                && number("/status/availableReplicas") == wanted
-                && (current
-                    || on_delete
-                    || number("/status/updatedReplicas") >= (wanted - partition).max(0))
-        }
-        Some("DaemonSet") => {
-            let on_delete = object
-                .pointer("/spec/updateStrategy/type")
-                .is_some_and(|kind| kind == "OnDelete");
-            seen && number("/status/numberAvailable") >= wanted
-                && (on_delete || number("/status/updatedNumberScheduled") >= wanted)
-        }
-        Some("Job") => {
-            let waits = is_suspended(object) && number("/status/active") == 0;
-            held(object, "Complete").is_some() || waits
-        }
-        Some("Pod") => {
-            object
-                .pointer("/status/phase")
-                .is_some_and(|phase| phase == "Succeeded")
-                || held(object, "Ready").is_some()
-        }
-        _ => true,
-    }
+    let completion = Kind::of(object).and_then(Kind::completion);
+    completion.is_none_or(|completion| (completion.is_complete)(object))
 }
 
 /// How many pods it wants.
 pub(crate) fn wanted(object: &Value) -> i64 {
-    match object["kind"].as_str() {
-        Some("DaemonSet") => object
-            .pointer("/status/desiredNumberScheduled")
-            .and_then(Value::as_i64)
-            .unwrap_or(0),
-        // A Job without a number of completions is done when one of its pods is, and starts all at once.
-        Some("Job") => ["/spec/completions", "/spec/parallelism"]
-            .iter()
-            .find_map(|pointer| object.pointer(pointer)?.as_i64())
-            .unwrap_or(1),
-        _ => object
-            .pointer("/spec/replicas")
-            .and_then(Value::as_i64)
-            .unwrap_or(1),
-    }
+    let completion = Kind::of(object).and_then(Kind::completion);
+    completion.map_or(1, |completion| (completion.wanted)(object))
+}
+
+fn number(object: &Value, pointer: &str) -> i64 {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn is_seen(object: &Value) -> bool {
+    number(object, "/status/observedGeneration") >= number(object, "/metadata/generation")
+}
+
+fn is_on_delete(object: &Value) -> bool {
+    text(object, "/spec/updateStrategy/type") == "OnDelete"
+}
+
+pub(crate) fn is_deployment_complete(object: &Value) -> bool {
+    let wanted = replicas(object);
+    let paused = object.pointer("/spec/paused").and_then(Value::as_bool) == Some(true);
+    is_seen(object)
+        && !paused
+        && number(object, "/status/updatedReplicas") == wanted
+        && number(object, "/status/replicas") == wanted
+        && number(object, "/status/availableReplicas") == wanted
+}
+
+pub(crate) fn is_replica_set_complete(object: &Value) -> bool {
+    let wanted = replicas(object);
+    is_seen(object)
+        && number(object, "/status/replicas") == wanted
+        && number(object, "/status/availableReplicas") == wanted
+}
+
+pub(crate) fn is_stateful_set_complete(object: &Value) -> bool {
+    let wanted = replicas(object);
+    let partition = number(object, "/spec/updateStrategy/rollingUpdate/partition");
+    let is_current =
+        text(object, "/status/currentRevision") == text(object, "/status/updateRevision");
+    is_replica_set_complete(object)
+        && (is_current
+            || is_on_delete(object)
+            || number(object, "/status/updatedReplicas") >= (wanted - partition).max(0))
+}
+
+pub(crate) fn is_daemon_set_complete(object: &Value) -> bool {
+    let wanted = nodes_wanted(object);
+    is_seen(object)
+        && number(object, "/status/numberAvailable") >= wanted
+        && (is_on_delete(object) || number(object, "/status/updatedNumberScheduled") >= wanted)
+}
+
+pub(crate) fn is_job_complete(object: &Value) -> bool {
+    let waits = is_suspended(object) && number(object, "/status/active") == 0;
+    held(object, "Complete").is_some() || waits
+}
+
+pub(crate) fn is_pod_complete(object: &Value) -> bool {
+    text(object, "/status/phase") == "Succeeded" || held(object, "Ready").is_some()
+}
+
+pub(crate) fn replicas(object: &Value) -> i64 {
+    let replicas = object.pointer("/spec/replicas");
+    replicas.and_then(Value::as_i64).unwrap_or(1)
+}
+
+pub(crate) fn nodes_wanted(object: &Value) -> i64 {
+    number(object, "/status/desiredNumberScheduled")
+}
+
+/// A Job without a number of completions is done when one of its pods is, and starts all at once.
+pub(crate) fn completions(object: &Value) -> i64 {
+    let fields = ["/spec/completions", "/spec/parallelism"];
+    let mut given = fields
+        .iter()
+        .filter_map(|field| object.pointer(field)?.as_i64());
+    given.next().unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -126,7 +138,10 @@ mod tests {
     use super::*;
 
     fn check(yaml: &str, expected: bool) {
-        let object: Value = api::yaml::from_str(yaml).unwrap();
+        let mut object: Value = api::yaml::from_str(yaml).unwrap();
+        let known = Kind::all().find(|kind| object["kind"] == *kind.resource.kind);
+        let version = known.map_or("v1".into(), |kind| kind.resource.api_version());
+        object["apiVersion"] = Value::from(version);
         assert_eq!(is_complete(&object), expected, "{yaml}");
     }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::drain::Drains;
+use crate::kinds::Kind;
 use crate::load::Load;
 use crate::log::Log;
 use crate::manifest::Manifest;
@@ -47,7 +48,7 @@ pub(crate) struct Run {
     _recounting: Task<()>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Applied {
     pub(crate) kind: String,
     pub(crate) namespace: String,
@@ -57,10 +58,8 @@ pub(crate) struct Applied {
     pub(crate) existed: bool,
     /// It was just so before.
     pub(crate) unchanged: bool,
-    /// Its progress is followed. A custom resource that is called like a workload is none.
-    pub(crate) is_workload: bool,
-    /// It is never done: it acts for as long as it is there.
-    pub(crate) is_endless: bool,
+    /// How it is followed, if it is.
+    pub(crate) followed: Option<&'static Kind>,
 }
 
 /// How long the present state may take to become quiet before the manifests are applied anyway.
@@ -211,7 +210,7 @@ impl Run {
 
     /// Whether it goes on for as long as it is given: schedules and autoscalers are never done.
     pub(crate) fn is_endless(&self) -> bool {
-        self.is_loaded || self.applied.iter().any(|one| one.is_endless)
+        self.is_loaded || self.applied.iter().any(Applied::is_endless)
     }
 
     /// Puts the loads on their workloads; gives those whose workload is not there.
@@ -241,9 +240,8 @@ impl Run {
             return found;
         }
         for one in state::workloads(client, &self.discovery).await {
-            // A pod that nobody owns goes for good, and a Job has its own end.
-            let is_kept = !matches!(one.kind.as_str(), "Pod" | "Job");
-            if is_kept
+            let completion = one.followed.and_then(Kind::completion);
+            if completion.is_some_and(|completion| completion.recovers)
                 && self
                     .are_all(client, std::slice::from_ref(&one), rollout::is_complete)
                     .await
@@ -257,7 +255,7 @@ impl Run {
     /// Workloads that were applied, each once: what comes of several manifests is one object.
     pub(crate) fn followed(&self) -> Vec<Applied> {
         let mut seen = BTreeSet::new();
-        let followed = self.applied.iter().filter(|one| one.is_workload);
+        let followed = self.applied.iter().filter(|one| one.completes());
         followed
             .filter(|one| seen.insert(one.uid.as_str()))
             .cloned()
@@ -286,7 +284,9 @@ impl Run {
     }
 
     pub(crate) async fn read(&self, client: &Client, one: &Applied) -> Option<Value> {
-        let resource = self.discovery.named(&one.kind)?;
+        let kind = &one.followed?.resource;
+        let served = self.discovery.preferred_version(&kind.group, &kind.plural);
+        let resource = &served?.resource;
         match client.get(resource, &one.namespace, &one.name).await {
             Ok(body) => serde_json::from_slice(&body).ok(),
             Err(_) => self.log.lock().finished_jobs.get(&one.uid).cloned(),

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::Key;
+use api::kinds::StatefulSet;
+use api::{Key, Uid};
 use serde_json::Value;
 
 use crate::facts::{self, Gathered};
 use crate::log::Noted;
-use crate::report::Workload;
+use crate::report::{Workload, is};
 use crate::run::Run;
 
 pub(crate) struct Scope<'a> {
@@ -33,7 +34,7 @@ impl<'a> Scope<'a> {
             claims: BTreeSet::new(),
             workloads,
         };
-        let uids = workloads.iter().map(|one| one.uid.clone());
+        let uids = workloads.iter().map(|one| one.id.uid.to_string());
         scope.roots.extend(uids);
         let claims = gathered
             .of_kind("Pod")
@@ -60,21 +61,18 @@ impl<'a> Scope<'a> {
         false
     }
 
-    pub(crate) fn has_deployment(&self, key: &Key) -> bool {
-        let object = format!("deployment/{}", key.name);
-        self.workloads
-            .iter()
-            .any(|one| one.object == object && one.namespace == key.namespace.as_str())
+    /// The workload that is reported.
+    pub(crate) fn workload(&self, uid: &Uid) -> Option<&'a Workload> {
+        self.workloads.iter().find(|one| one.id.uid == *uid)
     }
 
     /// Claims of pods, and those that a StatefulSet has created: they end in its name and a number.
     pub(crate) fn has_claim(&self, key: &Key) -> bool {
         let created = |workload: &Workload| {
-            let Some(set) = workload.object.strip_prefix("statefulset/") else {
-                return false;
-            };
             let stem = key.name.rsplit_once('-').map_or("", |(stem, _)| stem);
-            workload.namespace == key.namespace.as_str() && stem.ends_with(&format!("-{set}"))
+            is::<StatefulSet>(&workload.id)
+                && workload.id.namespace == key.namespace
+                && stem.ends_with(&format!("-{}", workload.id.name))
         };
         self.claims.contains(key) || self.workloads.iter().any(created)
     }

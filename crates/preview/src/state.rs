@@ -10,6 +10,7 @@ use nodes::stages::Stages;
 use serde_json::{Value, json};
 
 use crate::facts::text;
+use crate::kinds::Kind;
 use crate::manifest::Manifest;
 use crate::retain::last_applied;
 use crate::run::{Applied, FIELD_MANAGER};
@@ -226,8 +227,8 @@ fn stages(setup: &Setup) -> Result<Stages, PreviewError> {
 /// All workloads that nobody owns, to see whether they are final.
 pub(crate) async fn workloads(client: &Client, discovery: &Discovery) -> Vec<Applied> {
     let mut found = Vec::new();
-    for kind in crate::rollout::KINDS {
-        for object in list(client, discovery, kind).await {
+    for kind in Kind::all().filter(|kind| !kind.is_endless()) {
+        for object in list(client, discovery, &kind.resource).await {
             if object.pointer("/metadata/ownerReferences/0").is_none() {
                 found.push(Applied::of(&object));
             }
@@ -237,8 +238,13 @@ pub(crate) async fn workloads(client: &Client, discovery: &Discovery) -> Vec<App
 }
 
 /// All objects of a kind, with their kind.
-pub(crate) async fn list(client: &Client, discovery: &Discovery, kind: &str) -> Vec<Value> {
-    let Some(resource) = discovery.named(kind) else {
+pub(crate) async fn list(
+    client: &Client,
+    discovery: &Discovery,
+    kind: &ResourceType,
+) -> Vec<Value> {
+    let served = discovery.preferred_version(&kind.group, &kind.plural);
+    let Some(resource) = served.map(|served| &served.resource) else {
         return Vec::new();
     };
     let Ok(page) = client.list(resource, "", &ListOptions::default()).await else {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::decision::{Class, Line, agree, counted, reasons};
-use api::{Key, Time};
+use api::{Key, Time, Uid};
 use serde::Serialize;
 
 use crate::facts::{self, Gathered};
 use crate::log::Noted;
 use crate::report::{Preview, Workload, seconds};
-use crate::run::Run;
+use crate::run::{Applied, Run};
 use crate::scope::Scope;
 
 /// One line of the timeline.
@@ -60,7 +60,7 @@ pub(crate) fn entries(
     // Pods that become ready are what the controllers then act on.
     all.extend(workloads.iter().flat_map(became_ready));
     all.extend(workloads.iter().flat_map(ended));
-    all.extend(decided(run, gathered, noted, workloads));
+    all.extend(decided(run, noted, workloads));
     all.extend(warned(run, gathered, noted, scope));
     all.extend(disrupted(run, noted));
     let claims = noted.claims_deleted.iter();
@@ -72,11 +72,11 @@ pub(crate) fn entries(
             why: "the retention policy of its StatefulSet, or its owner is gone".to_owned(),
         });
     }
-    for (key, at) in &noted.timed_out {
-        if *at >= run.start && scope.has_deployment(key) {
+    for (uid, at) in &noted.timed_out {
+        if let Some(workload) = scope.workload(uid).filter(|_| *at >= run.start) {
             all.push(Entry {
                 at: seconds(run.start, *at),
-                object: format!("deployment/{}", key.name),
+                object: workload.object.clone(),
                 what: "exceeds its progress deadline".to_owned(),
                 why: "no progress within progressDeadlineSeconds".to_owned(),
             });
@@ -84,7 +84,7 @@ pub(crate) fn entries(
     }
     if let Some(at) = run
         .completed
-        .filter(|_| !run.applied.iter().any(|one| one.is_endless) && !run.is_loaded)
+        .filter(|_| !run.applied.iter().any(Applied::is_endless) && !run.is_loaded)
     {
         all.push(Entry {
             at: seconds(run.start, at).max(Preview::last_change(workloads)),
@@ -98,27 +98,18 @@ pub(crate) fn entries(
 }
 
 /// What the controllers of these workloads do, not what they wait for.
-fn decided(run: &Run, gathered: &Gathered, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
+fn decided(run: &Run, noted: &Noted, workloads: &[Workload]) -> Vec<Entry> {
     let mut found = Vec::new();
-    let mut followed: BTreeMap<&str, (&str, &Workload)> = workloads
+    let own = workloads
         .iter()
-        .map(|one| (one.uid.as_str(), (one.object.as_str(), one)))
-        .collect();
-    for autoscaler in gathered.of_kind("HorizontalPodAutoscaler") {
-        let name = facts::text(autoscaler, "/metadata/name");
-        let is_its = |one: &&Workload| {
-            let own = one.autoscaler.as_deref();
-            own.and_then(|own| own.strip_prefix("horizontalpodautoscaler/")) == Some(name)
-                && autoscaler["metadata"]["namespace"] == *one.namespace
-        };
-        if let Some(target) = workloads.iter().find(is_its) {
-            let object = target.autoscaler.as_deref().unwrap_or_default();
-            followed.insert(facts::text(autoscaler, "/metadata/uid"), (object, target));
-        }
-    }
+        .map(|one| (&one.id.uid, (one.object.as_str(), one)));
+    let scaled = workloads.iter().filter_map(|one| {
+        let autoscaler = one.autoscaler.as_deref()?;
+        Some((one.scaled_by.as_ref()?, (autoscaler, one)))
+    });
+    let followed: BTreeMap<&Uid, (&str, &Workload)> = own.chain(scaled).collect();
     for decision in noted.decisions.iter().filter(|one| one.at >= run.start) {
-        let uid = decision.object.uid.to_string();
-        let Some((object, workload)) = followed.get(uid.as_str()) else {
+        let Some((object, workload)) = followed.get(&decision.object.uid) else {
             continue;
         };
         // That a Job fails is an entry of its own.

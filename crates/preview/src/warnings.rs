@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use api::decision::counted;
-use controllers::Descriptor;
 use explain::Budget;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use serde_json::Value;
 use crate::Setup;
 use crate::facts::{self, Gathered};
 use crate::log::Noted;
-use crate::report::{Workload, seconds};
+use crate::report::{Workload, label, seconds};
 use crate::run::Run;
 use crate::scope::Scope;
 use crate::text::duration;
@@ -47,8 +46,6 @@ pub enum WarningKind {
     NotRecreated,
     /// Pods had to wait until there was room on a node.
     NoRoom,
-    /// Nobody takes part who would act on it.
-    NotSimulated,
     /// Something about the present state.
     State,
 }
@@ -69,7 +66,6 @@ pub(crate) fn all(
     found.extend(claims(run, noted, scope));
     found.extend(fights(gathered, workloads));
     found.extend(waited_for_room(run, gathered, noted, workloads));
-    found.extend(not_simulated(run));
     found.extend(run.notes.iter().map(|note| Warning {
         kind: WarningKind::State,
         object: String::new(),
@@ -104,9 +100,11 @@ fn never_finishes(
     let incomplete = workloads.iter().filter(is_underway);
     let found: Vec<Warning> = incomplete
         .map(|one| {
-            let why = gathered.find(&one.uid).map_or(String::new(), |object| {
-                gathered.explain(run, object).verdict
-            });
+            let why = gathered
+                .find(&one.id.uid.to_string())
+                .map_or(String::new(), |object| {
+                    gathered.explain(run, object).verdict
+                });
             Warning {
                 kind: WarningKind::NeverFinishes,
                 object: one.object.clone(),
@@ -141,36 +139,6 @@ fn fails(workload: &Workload) -> Option<Warning> {
     })
 }
 
-/// Kinds that controllers act on which this build may not have.
-const ACTED_ON: [(&str, &str); 3] = [
-    ("Job", "job-controller"),
-    ("CronJob", "cronjob-controller"),
-    (
-        "HorizontalPodAutoscaler",
-        "horizontal-pod-autoscaler-controller",
-    ),
-];
-
-fn not_simulated(run: &Run) -> Vec<Warning> {
-    let missing = run.applied.iter().filter(|one| {
-        let controller = ACTED_ON.iter().find(|(kind, _)| *kind == one.kind);
-        controller.is_some_and(|(_, controller)| {
-            !controllers::find(controller).is_some_and(Descriptor::is_built)
-        })
-    });
-    missing
-        .map(|one| Warning {
-            kind: WarningKind::NotSimulated,
-            object: one.object(),
-            text: format!(
-                "stays as it is here: this build has no controller for kind {}",
-                one.kind
-            ),
-            at: None,
-        })
-        .collect()
-}
-
 /// Workloads that completed, but had to wait until nodes had room for their pods.
 fn waited_for_room(
     run: &Run,
@@ -179,6 +147,7 @@ fn waited_for_room(
     workloads: &[Workload],
 ) -> Vec<Warning> {
     let mut found: Vec<Warning> = Vec::new();
+    let mut reported = BTreeSet::new();
     for event in &gathered.events {
         let text = |pointer: &str| facts::text(event, pointer);
         let message = text("/message");
@@ -193,17 +162,14 @@ fn waited_for_room(
         let uid = api::Uid::parse(text("/involvedObject/uid"));
         let owner = noted.pods.get(&uid).and_then(|life| life.owner.as_ref());
         let owner = owner.and_then(|owner| crate::report::top_owner(noted, owner));
-        let owner = owner.unwrap_or(&uid).to_string();
+        let owner = owner.unwrap_or(&uid);
         let workload = workloads
             .iter()
-            .find(|one| one.uid == owner && one.completes);
+            .find(|one| one.id.uid == *owner && one.completes);
         let Some(workload) = workload else {
             continue;
         };
-        if found
-            .iter()
-            .all(|warning| warning.object != workload.object)
-        {
+        if reported.insert(&workload.id.uid) {
             found.push(Warning {
                 kind: WarningKind::NoRoom,
                 object: workload.object.clone(),
@@ -227,12 +193,13 @@ fn deadlines(run: &Run, noted: &Noted, scope: &Scope<'_>) -> Vec<Warning> {
     let late = noted
         .timed_out
         .iter()
-        .filter(|(key, at)| **at >= run.start && scope.has_deployment(key));
-    late.map(|(key, at)| {
+        .filter(|(_, at)| **at >= run.start)
+        .filter_map(|(uid, at)| Some((scope.workload(uid)?, at)));
+    late.map(|(workload, at)| {
         let at = seconds(run.start, *at);
         Warning {
             kind: WarningKind::DeadlineExceeded,
-            object: format!("deployment/{}", key.name),
+            object: workload.object.clone(),
             text: format!(
                 "exceeds its progress deadline after {}: `kubectl rollout status` fails then",
                 duration(at)
@@ -302,9 +269,11 @@ fn budgets(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
         };
         for workload in workloads {
             let same_place = budget["metadata"]["namespace"] == *workload.namespace;
-            let covers = gathered.find(&workload.uid).is_some_and(|object| {
-                selector.matches(&explain::labels(object, "/spec/template/metadata/labels"))
-            });
+            let covers = gathered
+                .find(&workload.id.uid.to_string())
+                .is_some_and(|object| {
+                    selector.matches(&explain::labels(object, "/spec/template/metadata/labels"))
+                });
             if !same_place || !covers {
                 continue;
             }
@@ -361,10 +330,8 @@ fn claims(run: &Run, noted: &Noted, scope: &Scope<'_>) -> Vec<Warning> {
 fn fights(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
     let overlaps = explain::overlaps(gathered.workloads());
     let concerns = |overlap: &explain::Overlap| {
-        workloads.iter().any(|one| {
-            one.namespace == overlap.namespace
-                && (one.object == overlap.selects || one.object == overlap.pods_of)
-        })
+        let mut workloads = workloads.iter();
+        workloads.any(|one| one.id == overlap.selects || one.id == overlap.pods_of)
     };
     overlaps
         .into_iter()
@@ -373,9 +340,9 @@ fn fights(gathered: &Gathered, workloads: &[Workload]) -> Vec<Warning> {
             kind: WarningKind::Fight,
             text: format!(
                 "also selects the pods of {}: two controllers would fight over them; give each its own labels",
-                overlap.pods_of
+                label(&overlap.pods_of)
             ),
-            object: overlap.selects,
+            object: label(&overlap.selects),
             at: None,
         })
         .collect()

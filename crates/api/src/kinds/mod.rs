@@ -45,6 +45,7 @@ mod strategy;
 mod validating_admission_policy;
 mod volume_attachment;
 mod volume_attributes_class;
+mod workloads;
 
 pub use certificate_signing_request::{
     CERTIFICATE_APPROVED, CERTIFICATE_DENIED, CERTIFICATE_FAILED, CertificateSigningRequest,
@@ -155,6 +156,7 @@ pub use volume_attachment::{
     VolumeAttachment,
 };
 pub use volume_attributes_class::{VAC_PROTECTION, VolumeAttributesClass};
+pub use workloads::{WORKLOADS, Workload as WorkloadKind};
 
 /// Implements [`Resource`](crate::Resource) for a struct that derives `Deserialize` and has a
 /// field `metadata`.

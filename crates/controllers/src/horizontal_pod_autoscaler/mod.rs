@@ -69,6 +69,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     component: "horizontal-pod-autoscaler",
     caches: &[View::of::<HorizontalPodAutoscaler>(), View::of::<Pod>()],
     decides_about: &[HorizontalPodAutoscaler::TYPE],
+    in_preview: true,
+    reads_metrics: true,
     queues: &["horizontalpodautoscaler"],
     metrics: &["horizontal_pod_autoscaler_controller_"],
     build: Some(|ctx| {

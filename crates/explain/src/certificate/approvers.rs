@@ -1,5 +1,6 @@
 //! Who may approve a request, by cluster roles: it takes `update` on its approval, and `approve` on its signer.
 
+use api::ResourceType;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -29,6 +30,13 @@ impl Rights {
         self.update && self.approve
     }
 }
+
+pub(super) const CLUSTER_ROLE_BINDING: ResourceType = ResourceType::cluster(
+    "rbac.authorization.k8s.io",
+    "v1",
+    "clusterrolebindings",
+    "ClusterRoleBinding",
+);
 
 /// Users, groups and service accounts that may approve the request of this name for this signer.
 pub(super) fn of(facts: &Facts, signer: &str, request: &str) -> Vec<String> {

@@ -4,11 +4,14 @@ mod members;
 mod nearest;
 mod slices;
 
+use api::Resource;
 use api::decision::{agree, counted, reasons};
+use api::kinds::Service;
 use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{labels, list, selector_of, text};
+use crate::kinds::{Kind, Need};
 use crate::time::sentence;
 use crate::words::short;
 use crate::{Draft, Obstacle, State, help};
@@ -31,6 +34,14 @@ const SAID_BY_PODS: [&str; 7] = [
     reasons::TERMINATING,
     reasons::PORT_NOT_FOUND,
 ];
+
+pub(crate) const KIND: Kind = Kind {
+    resource: Service::TYPE,
+    inputs: &[],
+    needs: &[Need::BehindService],
+    explain,
+    tells_deletion: false,
+};
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let service = &facts.object;

@@ -2,19 +2,11 @@
 
 use api::LabelSet;
 use api::decision::counted;
+use api::kinds::WORKLOADS;
 
 use crate::facts::Facts;
 use crate::json::{labels, text};
 use crate::replicas::wanted;
-
-/// The owners of pods whose templates may be what was meant.
-const OWNERS: [&str; 5] = [
-    "Deployment",
-    "StatefulSet",
-    "DaemonSet",
-    "ReplicaSet",
-    "ReplicationController",
-];
 
 /// An exact pair of a selector counts more than all near ones.
 const EXACT: usize = 1000;
@@ -61,7 +53,11 @@ fn candidates(facts: &Facts) -> impl Iterator<Item = (String, LabelSet)> {
 
 /// Owners whose pods would be selected, if they had any.
 fn makers<'a>(facts: &'a Facts, selector: &'a LabelSet) -> impl Iterator<Item = String> + use<'a> {
-    let owners = OWNERS.iter().flat_map(|kind| facts.of_kind(kind));
+    // The pods of a Job are on their way to an end.
+    let kinds = WORKLOADS.iter().map(|one| &*one.resource.kind);
+    let owners = kinds
+        .filter(|kind| *kind != "Job")
+        .flat_map(|kind| facts.of_kind(kind));
     let owners = owners.filter(|owner| crate::facts::controller_uid(owner).is_none());
     let would = owners.filter(|owner| {
         let made = labels(owner, "/spec/template/metadata/labels");

@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::connect::{Connection, ConnectionArguments};
 use crate::why::{cannot_list, read_discovery};
 
-/// What a rollout may depend on. Secrets and ConfigMaps are none of it, and nobody wants them copied.
-const KINDS: [&str; 22] = [
+/// What admission, the scheduler and volumes go by, beside the kinds that a preview follows. Secrets and ConfigMaps are
+/// none of it, and nobody wants them copied.
+const AROUND: [&str; 12] = [
     "customresourcedefinitions",
     "namespaces",
-    "nodes",
     "priorityclasses",
     "storageclasses",
     "volumeattributesclasses",
@@ -23,36 +23,9 @@ const KINDS: [&str; 22] = [
     "serviceaccounts",
     "resourcequotas",
     "limitranges",
-    "persistentvolumeclaims",
     "poddisruptionbudgets",
-    "deployments",
-    "replicasets",
-    "statefulsets",
-    "daemonsets",
-    "replicationcontrollers",
-    "controllerrevisions",
-    "jobs",
     "services",
-    "pods",
 ];
-
-/// Kinds that are read where the preview is about them: they act by themselves, and by metrics that nobody knows here.
-#[derive(Clone, Copy)]
-pub(crate) struct Kinds {
-    pub(crate) cron_jobs: bool,
-    pub(crate) autoscalers: bool,
-}
-
-impl Kinds {
-    fn all(self) -> impl Iterator<Item = &'static str> {
-        let more = [
-            ("cronjobs", self.cron_jobs),
-            ("horizontalpodautoscalers", self.autoscalers),
-        ];
-        let more = more.into_iter().filter(|(_, is_read)| *is_read);
-        KINDS.into_iter().chain(more.map(|(kind, _)| kind))
-    }
-}
 
 /// What was read.
 #[derive(Default)]
@@ -73,7 +46,7 @@ pub(crate) fn read(
     arguments: &ConnectionArguments,
     namespace: Option<&str>,
     manifests: &[Manifest],
-    kinds: Kinds,
+    has_metrics: bool,
 ) -> Result<State> {
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -85,7 +58,9 @@ pub(crate) fn read(
         .map(|manifest| namespace_of(manifest).unwrap_or(own));
     // Whoever applies nothing means their own namespace.
     let namespaces = namespaces.chain([own]).collect();
-    tokio.block_on(read_all(&connection, &namespaces, kinds))
+    let objects = manifests.iter().map(|manifest| &manifest.object);
+    let followed = preview::kinds_of_state(objects, has_metrics);
+    tokio.block_on(read_all(&connection, &namespaces, &followed))
 }
 
 /// The namespace that an object names.
@@ -97,16 +72,18 @@ pub(crate) fn namespace_of(manifest: &Manifest) -> Option<&str> {
 async fn read_all(
     connection: &Connection,
     namespaces: &BTreeSet<&str>,
-    kinds: Kinds,
+    followed: &[ResourceType],
 ) -> Result<State> {
     let discovery = read_discovery(connection).await?;
     let now = connection.now().await;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let mut nothing_read = true;
-    for kind in kinds.all() {
-        let Some(resource) = discovery.named(kind) else {
-            continue;
-        };
+    let around = AROUND.iter().filter_map(|kind| discovery.named(kind));
+    let followed = followed.iter().filter_map(|kind| {
+        let served = discovery.preferred_version(&kind.group, &kind.plural);
+        served.map(|served| &served.resource)
+    });
+    for resource in around.chain(followed) {
         let answers = match connection.list(resource, "", None).await {
             Err(error) if error.is_forbidden() => {
                 in_each(connection, resource, namespaces, error).await

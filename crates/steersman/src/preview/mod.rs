@@ -235,15 +235,12 @@ fn state(
     if arguments.empty || !is_named && !asked.has_cluster() {
         return Ok(cluster::State::default());
     }
-    let kinds = cluster::Kinds {
-        cron_jobs: manifests.iter().any(|one| one.object["kind"] == "CronJob"),
-        autoscalers: !arguments.load.is_empty()
-            || declares_usage
-            || manifests
-                .iter()
-                .any(|one| one.object["kind"] == "HorizontalPodAutoscaler"),
-    };
-    let read = cluster::read(asked, namespace, manifests, kinds);
+    let mut applied = manifests
+        .iter()
+        .filter_map(|one| preview::Kind::of(&one.object));
+    let has_metrics =
+        !arguments.load.is_empty() || declares_usage || applied.any(preview::Kind::goes_by_metrics);
+    let read = cluster::read(asked, namespace, manifests, has_metrics);
     match is_named {
         true => read,
         false => read.context(

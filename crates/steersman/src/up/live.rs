@@ -136,14 +136,11 @@ async fn count(client: &Client) -> Result<Counts, client::Error> {
     .await?;
     let pods = &mut counts.pods;
     each(client, &kinds::Pod::TYPE, |pod: Object| pods.add(&pod)).await?;
-    for (resource, kind) in [
-        (&kinds::Deployment::TYPE, "deployment"),
-        (&kinds::StatefulSet::TYPE, "statefulset"),
-        (&kinds::DaemonSet::TYPE, "daemonset"),
-    ] {
-        let unsettled = &mut counts.unsettled;
+    for rolling in kinds::WORKLOADS.iter().filter(|one| one.rolls_out) {
+        let (resource, unsettled) = (&rolling.resource, &mut counts.unsettled);
+        let kind = resource.kind.to_lowercase();
         each(client, resource, |workload: Object| {
-            unsettled.extend(workload.unsettled(kind));
+            unsettled.extend(workload.unsettled(&kind));
         })
         .await?;
     }

@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use api::ResourceType;
+use api::kinds::{
+    DeviceClass, EndpointSlice, PersistentVolumeClaim, Pod, PodDisruptionBudget, ResourceClaim,
+    VolumeAttributesClass, WORKLOADS, WorkloadKind,
+};
+use api::{Resource, ResourceType};
 use controllers::discovery::Discovery;
-use explain::{Facts, Source};
+use explain::{Facts, Kind, Need, Source};
 use serde_json::Value;
 
 use super::keep;
@@ -30,37 +34,9 @@ impl Gatherer<'_> {
         // The source is known later.
         let source = Source::Objects(String::new());
         let mut facts = Facts::new(now, source, object);
-        match explain::kind_of(&facts.object) {
-            "Namespace" => self.content(name, &mut facts).await,
-            _ if is_workload(&facts.object) => self.workload(&mut facts).await,
-            "CronJob" => {
-                self.add("jobs", None, &mut facts).await;
-                let uid = facts.object["metadata"]["uid"].clone();
-                facts.related.retain(|job| is_controlled_by(job, &uid));
-            }
-            "Pod" => self.owners(&mut facts).await,
-            "Node" => self.around_node(&mut facts).await,
-            "PodDisruptionBudget" => self.under_budget(&mut facts).await,
-            "PersistentVolumeClaim" => {
-                self.add("pods", None, &mut facts).await;
-                if !text(&facts.object, "/spec/volumeAttributesClassName").is_empty() {
-                    self.add("volumeattributesclasses", None, &mut facts).await;
-                }
-            }
-            "ResourceClaim" => {
-                self.add("pods", None, &mut facts).await;
-                self.add("deviceclasses", None, &mut facts).await;
-            }
-            "PersistentVolume" => self.claim_of(&mut facts).await,
-            "Service" => self.behind_service(None, &mut facts).await,
-            "Ingress" => self.behind_ingress(&mut facts).await,
-            "HorizontalPodAutoscaler" => self.scaled(&mut facts).await,
-            // Who may approve it.
-            "CertificateSigningRequest" => {
-                self.add("clusterroles", None, &mut facts).await;
-                self.add("clusterrolebindings", None, &mut facts).await;
-            }
-            _ => {}
+        let needs = Kind::of(&facts.object).map_or(&[][..], |kind| kind.needs);
+        for need in needs {
+            self.satisfy(need, &mut facts).await;
         }
         self.nodes_of_unready_pods(&mut facts).await;
         if resource.namespaced {
@@ -88,40 +64,72 @@ impl Gatherer<'_> {
         )
     }
 
-    async fn workload(&self, facts: &mut Facts) {
-        let selector = explain::selector_of(&facts.object).map(|selector| selector.to_string());
-        if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
-            let held = match explain::kind_of(&facts.object) {
-                "Deployment" => Some("replicasets"),
-                "StatefulSet" | "DaemonSet" => Some("controllerrevisions"),
-                _ => None,
-            };
-            if let Some(plural) = held {
-                self.add(plural, Some(&selector), facts).await;
+    /// Reads what an explanation of the object needs.
+    async fn satisfy(&self, need: &Need, facts: &mut Facts) {
+        match need {
+            Need::All(kind) => self.add(kind, None, facts).await,
+            Need::Controlled(kind) => self.controlled(kind, facts).await,
+            Need::Selected(kind) => {
+                if let Some(selector) = selector_of_some(&facts.object) {
+                    self.add(kind, Some(&selector), facts).await;
+                }
             }
-            let keep = match self.needs_pods_at_work(&facts.object) {
-                true => keep::pod_of_workload,
-                false => keep::pod_that_may_be_why,
-            };
-            self.add_kept("pods", Some(&selector), keep, facts).await;
+            Need::Pods => {
+                self.pods(self.needs_pods_at_work(&facts.object), facts)
+                    .await
+            }
+            Need::AllPods => self.pods(true, facts).await,
+            Need::Budgets => self.budgets(facts).await,
+            Need::Owner => self.owner(facts).await,
+            Need::AroundPod => self.around_pod(facts).await,
+            Need::AroundNode => self.around_node(facts).await,
+            Need::UnderBudget => self.under_budget(facts).await,
+            Need::AttributesClass => {
+                if !text(&facts.object, "/spec/volumeAttributesClassName").is_empty() {
+                    self.add(&VolumeAttributesClass::TYPE, None, facts).await;
+                }
+            }
+            Need::ClaimOfVolume => self.claim_of(facts).await,
+            Need::BehindService => self.behind_service(None, facts).await,
+            Need::BehindIngress => self.behind_ingress(facts).await,
+            Need::ScaleTarget => self.scaled(facts).await,
+            Need::Content => {
+                let name = text(&facts.object, "/metadata/name").to_owned();
+                self.content(&name, facts).await;
+            }
         }
-        self.add("persistentvolumeclaims", None, facts).await;
-        self.budgets(facts).await;
-        if explain::kind_of(&facts.object) == "DaemonSet" {
-            self.add("nodes", None, facts).await;
-        }
-        self.owners(facts).await;
     }
 
-    /// Pods that have just become ready have to stay so for a while, and those of a Job are its result.
+    async fn controlled(&self, kind: &ResourceType, facts: &mut Facts) {
+        self.add(kind, None, facts).await;
+        let uid = facts.object["metadata"]["uid"].clone();
+        let is_of_kind = |object: &Value| explain::kind_of(object) == kind.kind;
+        let related = &mut facts.related;
+        related.retain(|one| !is_of_kind(one) || is_controlled_by(one, &uid));
+    }
+
+    /// The pods that a workload selects. Those at work are kept where they count for something.
+    async fn pods(&self, with_those_at_work: bool, facts: &mut Facts) {
+        let Some(selector) = selector_of_some(&facts.object) else {
+            return;
+        };
+        let keep = match with_those_at_work {
+            true => keep::pod_of_workload,
+            false => keep::pod_that_may_be_why,
+        };
+        self.add_kept(&Pod::TYPE, Some(&selector), keep, facts)
+            .await;
+    }
+
+    /// Pods that have just become ready have to stay so for a while.
     fn needs_pods_at_work(&self, object: &Value) -> bool {
         let seconds = object.pointer("/spec/minReadySeconds");
         let is_patient = seconds.and_then(Value::as_i64).is_some_and(|some| some > 0);
-        self.for_plans || is_patient || explain::kind_of(object) == "Job"
+        self.for_plans || is_patient
     }
 
     /// Who controls the object.
-    async fn owners(&self, facts: &mut Facts) {
+    async fn owner(&self, facts: &mut Facts) {
         let owners = facts.object["metadata"]["ownerReferences"].clone();
         for owner in owners.as_array().into_iter().flatten() {
             let text = |field: &str| owner[field].as_str().unwrap_or_default();
@@ -142,27 +150,27 @@ impl Gatherer<'_> {
                     .push(self.cannot_read(resource, text("name"), &error)),
             }
         }
-        if explain::kind_of(&facts.object) == "Pod" {
-            let is_nominated = !text(&facts.object, "/status/nominatedNodeName").is_empty();
-            let conditions = facts.object["status"]["conditions"].as_array();
-            let is_disrupted = conditions
-                .is_some_and(|all| all.iter().any(|one| one["type"] == "DisruptionTarget"));
-            let claims = facts.object["spec"]["volumes"].as_array().into_iter();
-            let has_claim = claims
-                .flatten()
-                .any(|one| one.get("persistentVolumeClaim").is_some());
-            let is_starting = has_claim && facts.object["status"]["phase"] == "Pending";
-            // Who preempts whom is shown by the pods of the same node, and who has its volume by all of them.
-            if is_nominated || is_disrupted || is_starting {
-                self.add("pods", None, facts).await;
-            }
-            self.add("persistentvolumeclaims", None, facts).await;
-            let claims = facts.object["spec"]["resourceClaims"].as_array();
-            if claims.is_some_and(|claims| !claims.is_empty()) {
-                self.add("resourceclaims", None, facts).await;
-                self.add("deviceclasses", None, facts).await;
-            }
-            self.budgets(facts).await;
+    }
+
+    /// Who preempts a pod or is preempted by it is shown by the pods of the same node, and who has its volume by all.
+    async fn around_pod(&self, facts: &mut Facts) {
+        let is_nominated = !text(&facts.object, "/status/nominatedNodeName").is_empty();
+        let conditions = facts.object["status"]["conditions"].as_array();
+        let is_disrupted =
+            conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "DisruptionTarget"));
+        let claims = facts.object["spec"]["volumes"].as_array().into_iter();
+        let has_claim = claims
+            .flatten()
+            .any(|one| one.get("persistentVolumeClaim").is_some());
+        let is_starting = has_claim && facts.object["status"]["phase"] == "Pending";
+        if is_nominated || is_disrupted || is_starting {
+            self.add(&Pod::TYPE, None, facts).await;
+        }
+        self.add(&PersistentVolumeClaim::TYPE, None, facts).await;
+        let claims = facts.object["spec"]["resourceClaims"].as_array();
+        if claims.is_some_and(|claims| !claims.is_empty()) {
+            self.add(&ResourceClaim::TYPE, None, facts).await;
+            self.add(&DeviceClass::TYPE, None, facts).await;
         }
     }
 
@@ -210,22 +218,21 @@ impl Gatherer<'_> {
 
     /// Budgets, and the pods of those whose status nobody has written.
     async fn budgets(&self, facts: &mut Facts) {
-        self.add("poddisruptionbudgets", None, facts).await;
+        self.add(&PodDisruptionBudget::TYPE, None, facts).await;
         for selector in explain::budgets_to_count(facts) {
             let selector = selector.to_string();
             let selector = Some(selector.as_str()).filter(|text| !text.is_empty());
-            self.add("pods", selector, facts).await;
+            self.add(&Pod::TYPE, selector, facts).await;
         }
     }
 
-    /// The pods under a budget, and the other budgets, which may be over the same ones.
+    /// The pods under a budget.
     async fn under_budget(&self, facts: &mut Facts) {
         let selector = explain::selector_of(&facts.object).map(|selector| selector.to_string());
         if let Some(selector) = selector {
             let selector = Some(selector.as_str()).filter(|text| !text.is_empty());
-            self.add("pods", selector, facts).await;
+            self.add(&Pod::TYPE, selector, facts).await;
         }
-        self.add("poddisruptionbudgets", None, facts).await;
     }
 
     /// The pods and slices of a Service: the one that is asked about, or one behind it. Where nobody is selected, the
@@ -234,23 +241,23 @@ impl Gatherer<'_> {
         let service = service.unwrap_or(&facts.object).clone();
         let name = text(&service, "/metadata/name");
         let slices = format!("kubernetes.io/service-name={name}");
-        self.add("endpointslices", Some(&slices), facts).await;
+        self.add(&EndpointSlice::TYPE, Some(&slices), facts).await;
         let selector = explain::selector_of(&service);
         let Some(selector) = selector.map(|selector| selector.to_string()) else {
             return;
         };
         let known = facts.related.len();
-        self.add("pods", Some(&selector), facts).await;
+        self.add(&Pod::TYPE, Some(&selector), facts).await;
         if facts.related.len() == known {
-            for plural in ["pods", "deployments", "statefulsets", "daemonsets"] {
-                self.add(plural, None, facts).await;
+            self.add(&Pod::TYPE, None, facts).await;
+            for workload in WORKLOADS.iter().filter(|one| one.rolls_out) {
+                self.add(&workload.resource, None, facts).await;
             }
         }
     }
 
-    /// The class of an Ingress, and the Services that it leads to with what is behind them.
+    /// The Services that an Ingress leads to, with what is behind them.
     async fn behind_ingress(&self, facts: &mut Facts) {
-        self.add("ingressclasses", None, facts).await;
         let Some(resource) = self.discovery.named("services") else {
             return;
         };
@@ -284,8 +291,8 @@ impl Gatherer<'_> {
                 namespace: "",
                 ..*self
             };
-            for plural in ["poddisruptionbudgets", "pods"] {
-                everywhere.add(plural, None, facts).await;
+            for kind in [PodDisruptionBudget::TYPE, Pod::TYPE] {
+                everywhere.add(&kind, None, facts).await;
             }
         }
     }
@@ -374,22 +381,24 @@ impl Gatherer<'_> {
         }
     }
 
-    async fn add(&self, plural: &str, selector: Option<&str>, facts: &mut Facts) {
-        let keep = match plural == "pods" && is_workload(&facts.object) {
+    async fn add(&self, kind: &ResourceType, selector: Option<&str>, facts: &mut Facts) {
+        let keep = match *kind == Pod::TYPE && is_workload(&facts.object) {
             true => keep::pod_of_workload,
             false => keep::object,
         };
-        self.add_kept(plural, selector, keep, facts).await;
+        self.add_kept(kind, selector, keep, facts).await;
     }
 
     async fn add_kept(
         &self,
-        plural: &str,
+        kind: &ResourceType,
         selector: Option<&str>,
         keep: fn(&[u8]) -> Option<Value>,
         facts: &mut Facts,
     ) {
-        let Some(resource) = self.discovery.named(plural) else {
+        // The server may have it in another version than we know.
+        let served = self.discovery.preferred_version(&kind.group, &kind.plural);
+        let Some(resource) = served.map(|served| &served.resource) else {
             return;
         };
         let selector = selector.map(str::to_owned);
@@ -424,10 +433,13 @@ const CLAIMS_MAX: usize = 8;
 const BACKENDS_MAX: usize = 16;
 
 fn is_workload(object: &Value) -> bool {
-    matches!(
-        explain::kind_of(object),
-        "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "DaemonSet" | "Job"
-    )
+    WorkloadKind::of(explain::group_of(object), text(object, "/kind")).is_some()
+}
+
+/// Whom a workload selects; an empty selector selects nobody.
+fn selector_of_some(object: &Value) -> Option<String> {
+    let selector = explain::selector_of(object)?.to_string();
+    (!selector.is_empty()).then_some(selector)
 }
 
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -468,17 +480,7 @@ pub(crate) fn decided_about(facts: &Facts) -> impl Iterator<Item = &Value> {
             && object["status"]["phase"] != "Bound"
             && used.contains(text(object, "/metadata/name"))
     });
-    let sets = facts.related.iter().filter(|object| {
-        matches!(
-            explain::kind_of(object),
-            "ReplicaSet"
-                | "Deployment"
-                | "StatefulSet"
-                | "DaemonSet"
-                | "ReplicationController"
-                | "Job"
-        )
-    });
+    let sets = facts.related.iter().filter(|object| is_workload(object));
     std::iter::once(&facts.object)
         .chain(sets)
         .chain(claims.take(CLAIMS_MAX))
