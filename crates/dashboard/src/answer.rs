@@ -138,7 +138,7 @@ impl Dashboard {
         } else {
             ""
         };
-        let body = viewer.client.get(&resource, namespace, &named.name).await;
+        let body = viewer.client.get(resource, namespace, &named.name).await;
         let body = body.map_err(|error| client::describe(&error))?;
         let mut object: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
         let conditions = object["status"]["conditions"].clone();

@@ -203,6 +203,22 @@ mod tests {
         }
     }
 
+    /// What is drawn in a way of its own has rows, or it would never be drawn.
+    #[test]
+    fn kinds_that_the_page_names_are_drawn() {
+        let mut named = Vec::new();
+        for asset in modules().filter(|asset| asset.path.starts_with("app/")) {
+            for before in ["kind === \"", "kind !== \"", ".all(\""] {
+                let found = asset.body.split(before).skip(1);
+                named.extend(found.filter_map(|rest| rest.split('"').next()));
+            }
+        }
+        assert!(named.contains(&"PodDisruptionBudget"), "{named:?}");
+        for kind in named {
+            assert!(crate::kinds::named(kind).is_some(), "{kind} has no rows");
+        }
+    }
+
     #[test]
     fn vendored_files_are_as_they_were_published() {
         let sums = include_str!("../assets/vendor/SHA256SUMS");

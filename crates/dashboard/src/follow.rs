@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use api::{Resource, Rng};
+use api::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use runtime::informer::StreamOptions;
 use runtime::{Change, Informer, Stop};
 
 use crate::feed::{Feed, Item, Scope};
-use crate::kinds;
+use crate::kinds::{Drawn, KINDS};
 use crate::rows::Row;
 use crate::verdicts::Verdicts;
 
@@ -26,21 +26,18 @@ pub(crate) struct Follower {
 impl Follower {
     /// Keeps the rows of all kinds in step with the API server until it is told to stop.
     pub(crate) fn all(&self) -> Vec<BoxFuture<'static, ()>> {
-        // The number of a kind is part of its type, so that each is named here.
-        let all: [fn(Follower) -> BoxFuture<'static, ()>; kinds::COUNT] = [
-            one::<0>, one::<1>, one::<2>, one::<3>, one::<4>, one::<5>, one::<6>, one::<7>,
-            one::<8>, one::<9>, one::<10>, one::<11>, one::<12>, one::<13>, one::<14>, one::<15>,
-        ];
-        all.into_iter().map(|one| one(self.clone())).collect()
+        let all = KINDS.iter();
+        all.map(|kind| (kind.follow)(self.clone())).collect()
     }
 }
 
-fn one<const KIND: usize>(follower: Follower) -> BoxFuture<'static, ()> {
-    let informer = Arc::new(Informer::<Row<KIND>>::new());
+/// Keeps the rows of one kind in step.
+pub(crate) fn rows_of<K: Drawn>(follower: Follower) -> BoxFuture<'static, ()> {
+    let informer = Arc::new(Informer::<Row<K>>::new());
     let (feed, verdicts) = (follower.feed, follower.verdicts);
     informer.on_change(move |change| {
         let row = change.object();
-        let key = key_of::<KIND>(row);
+        let key = key_of(row);
         match change {
             Change::Deleted(_) => {
                 feed.remove(&key);
@@ -50,11 +47,11 @@ fn one<const KIND: usize>(follower: Follower) -> BoxFuture<'static, ()> {
                 feed.put(
                     &key,
                     Item {
-                        scope: scope_of::<KIND>(row),
+                        scope: scope_of(row),
                         json: row.json.clone(),
                     },
                 );
-                verdicts.note(&key, &Row::<KIND>::TYPE.kind, &row.meta, row.open);
+                verdicts.note(&key, &K::TYPE, &row.meta, row.open);
             }
         }
     });
@@ -66,13 +63,13 @@ fn one<const KIND: usize>(follower: Follower) -> BoxFuture<'static, ()> {
     async move { informer.run(client, options, stop).await }.boxed()
 }
 
-fn key_of<const KIND: usize>(row: &Row<KIND>) -> String {
-    let (kind, meta) = (&Row::<KIND>::TYPE.kind, &row.meta);
+fn key_of<K: Drawn>(row: &Row<K>) -> String {
+    let (kind, meta) = (K::TYPE.kind, &row.meta);
     format!("{kind}/{}/{}", &*meta.namespace, meta.name)
 }
 
-fn scope_of<const KIND: usize>(row: &Row<KIND>) -> Arc<Scope> {
-    let resource = Row::<KIND>::TYPE;
+fn scope_of<K: Drawn>(row: &Row<K>) -> Arc<Scope> {
+    let resource = K::TYPE;
     Arc::new(Scope {
         group: resource.group.to_string(),
         plural: resource.plural.to_string(),

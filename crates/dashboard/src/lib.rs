@@ -38,6 +38,7 @@ pub use access::{Access, LinkKey};
 pub use answer::{Body, Query, query};
 pub use assets::{Notes, Recording, one_file};
 pub use feed::{Feed, decision_json};
+pub use kinds::drawn;
 pub use port::{PATH, Sessions, turn_away};
 pub use serve::serve;
 pub use source::{Action, Named, Source};

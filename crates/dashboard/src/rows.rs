@@ -4,55 +4,60 @@
 //! every version of the last minutes, so a row has what some panel reads and no more. Everything else of an object is
 //! asked for when somebody opens its page.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
+use api::kinds::WorkloadKind;
 use api::{DecodeError, Meta, Resource, ResourceType};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::kinds;
+use crate::kinds::Drawn;
 
-/// A slim view of the kind of this number.
-pub(crate) struct Row<const KIND: usize> {
+/// A slim view of an object of a kind.
+pub(crate) struct Row<K> {
     pub(crate) meta: Meta,
     pub(crate) json: Arc<str>,
     /// It may be unsettled: worth an explanation.
     pub(crate) open: bool,
+    kind: PhantomData<fn() -> K>,
 }
 
-impl<const KIND: usize> PartialEq for Row<KIND> {
-    fn eq(&self, other: &Row<KIND>) -> bool {
+impl<K> PartialEq for Row<K> {
+    fn eq(&self, other: &Row<K>) -> bool {
         self.json == other.json
     }
 }
 
-impl<const KIND: usize> Resource for Row<KIND> {
-    const TYPE: ResourceType = kinds::kind(KIND);
+impl<K: Drawn> Resource for Row<K> {
+    const TYPE: ResourceType = K::TYPE;
 
     fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    fn decode(json: &[u8]) -> Result<Row<KIND>, DecodeError> {
+    fn decode(json: &[u8]) -> Result<Row<K>, DecodeError> {
         #[derive(Deserialize)]
         struct Named {
             metadata: Meta,
         }
-        let named: Named = api::resource::decode_json(&Self::TYPE, json)?;
-        let object: Value = api::resource::decode_json(&Self::TYPE, json)?;
-        let row = row(&Self::TYPE.kind, &named.metadata, &object);
+        let named: Named = api::resource::decode_json(&K::TYPE, json)?;
+        let object: Value = api::resource::decode_json(&K::TYPE, json)?;
+        let is_deleted = named.metadata.deleted_at.is_some();
+        let row = row(&K::TYPE, &named.metadata, K::fields(&object));
         Ok(Row {
-            open: is_open(&Self::TYPE.kind, &object),
+            open: is_deleted && K::OPEN_WHILE_DELETED || K::is_open(&object),
             meta: named.metadata,
             json: row.to_string().into(),
+            kind: PhantomData,
         })
     }
 }
 
 /// What the page reads of an object.
-fn row(kind: &str, meta: &Meta, object: &Value) -> Value {
+fn row(resource: &ResourceType, meta: &Meta, fields: Value) -> Value {
     let mut row = json!({
-        "kind": kind,
+        "kind": resource.kind,
         "name": &*meta.name,
         "uid": meta.uid.to_string(),
         "at": meta.created_at.unix(),
@@ -70,25 +75,12 @@ fn row(kind: &str, meta: &Meta, object: &Value) -> Value {
     if let Some(deleted) = meta.deleted_at {
         map.insert("gone".into(), deleted.unix().into());
     }
-    let fields = match kind {
-        "Pod" => pod(object),
-        "Node" => node(object),
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController" => replicas(object),
-        "DaemonSet" => daemons(object),
-        "Job" => job(object),
-        "CronJob" => json!({"text": text(object, "/spec/schedule")}),
-        "PodDisruptionBudget" => budget(object),
-        "Service" => json!({"selector": {"matchLabels": object.pointer("/spec/selector")}}),
-        "EndpointSlice" => endpoints(object),
-        "PersistentVolumeClaim" | "Namespace" => json!({"text": text(object, "/status/phase")}),
-        "HorizontalPodAutoscaler" => autoscaler(object),
-        "ControllerRevision" => json!({
-            "revision": number(object, "/revision"),
-            "hash": object.pointer("/metadata/labels/controller.kubernetes.io~1hash")
-                .or(object.pointer("/metadata/labels/controller-revision-hash")),
-        }),
-        _ => Value::Null,
-    };
+    if let Some(workload) = WorkloadKind::of(&resource.group, &resource.kind) {
+        map.insert("workload".into(), true.into());
+        if workload.rolls_out {
+            map.insert("rolls".into(), true.into());
+        }
+    }
     if let Value::Object(fields) = fields {
         let told = fields.into_iter().filter(|(_, value)| !is_nothing(value));
         map.extend(told.collect::<Map<String, Value>>());
@@ -106,7 +98,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-fn pod(object: &Value) -> Value {
+pub(crate) fn pod(object: &Value) -> Value {
     let phase = text(object, "/status/phase");
     let statuses = || {
         list(object, "/status/containerStatuses")
@@ -141,7 +133,7 @@ fn pod(object: &Value) -> Value {
     })
 }
 
-fn node(object: &Value) -> Value {
+pub(crate) fn node(object: &Value) -> Value {
     let labels = object.pointer("/metadata/labels");
     let zone = labels.and_then(|labels| labels.get("topology.kubernetes.io/zone"));
     let stopped = object.pointer("/metadata/annotations/steersman.dev~1silent");
@@ -156,11 +148,8 @@ fn node(object: &Value) -> Value {
     })
 }
 
-fn replicas(object: &Value) -> Value {
-    let wanted = object
-        .pointer("/spec/replicas")
-        .and_then(Value::as_i64)
-        .unwrap_or(1);
+pub(crate) fn replicas(object: &Value) -> Value {
+    let wanted = wanted(object);
     let revision = object.pointer("/metadata/annotations/deployment.kubernetes.io~1revision");
     let template = object.pointer("/spec/template/metadata/labels");
     let (surge, unavailable) = limits(object, wanted);
@@ -171,7 +160,7 @@ fn replicas(object: &Value) -> Value {
         "ready": number(object, "/status/readyReplicas"),
         "available": number(object, "/status/availableReplicas"),
         "updated": number(object, "/status/updatedReplicas"),
-        "seen": number(object, "/status/observedGeneration") >= number(object, "/metadata/generation"),
+        "seen": is_seen(object),
         "generation": number(object, "/metadata/generation"),
         "revision": revision.and_then(Value::as_str).and_then(|text| text.parse::<i64>().ok()),
         "hash": object.pointer("/metadata/labels/pod-template-hash").or(object.pointer("/status/updateRevision")),
@@ -209,19 +198,19 @@ fn limits(object: &Value, wanted: i64) -> (i64, i64) {
     }
 }
 
-fn daemons(object: &Value) -> Value {
+pub(crate) fn daemons(object: &Value) -> Value {
     json!({
         "wanted": number(object, "/status/desiredNumberScheduled"),
         "pods": number(object, "/status/currentNumberScheduled"),
         "ready": number(object, "/status/numberReady"),
         "available": number(object, "/status/numberAvailable"),
         "updated": number(object, "/status/updatedNumberScheduled"),
-        "seen": number(object, "/status/observedGeneration") >= number(object, "/metadata/generation"),
+        "seen": is_seen(object),
         "labels": object.pointer("/spec/template/metadata/labels"),
     })
 }
 
-fn job(object: &Value) -> Value {
+pub(crate) fn job(object: &Value) -> Value {
     let ended = ["Complete", "Failed", "Suspended"]
         .into_iter()
         .find(|kind| is_true(object, kind));
@@ -235,7 +224,7 @@ fn job(object: &Value) -> Value {
     })
 }
 
-fn budget(object: &Value) -> Value {
+pub(crate) fn budget(object: &Value) -> Value {
     json!({
         "healthy": number(object, "/status/currentHealthy"),
         "least": number(object, "/status/desiredHealthy"),
@@ -244,14 +233,14 @@ fn budget(object: &Value) -> Value {
     })
 }
 
-fn endpoints(object: &Value) -> Value {
+pub(crate) fn endpoints(object: &Value) -> Value {
     let all = list(object, "/endpoints").count();
     let ready = list(object, "/endpoints")
         .filter(|one| one.pointer("/conditions/ready") == Some(&Value::Bool(true)));
     json!({"ready": ready.count(), "pods": all})
 }
 
-fn autoscaler(object: &Value) -> Value {
+pub(crate) fn autoscaler(object: &Value) -> Value {
     let (now, wanted) = (
         number(object, "/status/currentReplicas"),
         number(object, "/status/desiredReplicas"),
@@ -262,59 +251,29 @@ fn autoscaler(object: &Value) -> Value {
     })
 }
 
-/// Is it on its way, or may it be stuck? What is not is not explained at all.
-fn is_open(kind: &str, object: &Value) -> bool {
-    let owned = list(object, "/metadata/ownerReferences").any(|owner| owner["controller"] == true);
-    if object.pointer("/metadata/deletionTimestamp").is_some() && kind != "Pod" {
-        return true;
-    }
-    let wanted = object
-        .pointer("/spec/replicas")
-        .and_then(Value::as_i64)
-        .unwrap_or(1);
-    let is = |field: &str| number(object, &format!("/status/{field}"));
-    let seen = is("observedGeneration") >= number(object, "/metadata/generation");
-    match kind {
-        "Deployment" => {
-            !seen
-                || is("updatedReplicas") < wanted
-                || is("availableReplicas") < wanted
-                || is("replicas") > wanted
-        }
-        "ReplicaSet" | "ReplicationController" if owned => false,
-        "ReplicaSet" | "ReplicationController" => !seen || is("readyReplicas") != wanted,
-        "StatefulSet" => {
-            let moves = object.pointer("/status/updateRevision")
-                != object.pointer("/status/currentRevision");
-            !seen || is("readyReplicas") < wanted || is("replicas") > wanted || moves
-        }
-        "DaemonSet" => {
-            let wanted = is("desiredNumberScheduled");
-            !seen || is("numberAvailable") < wanted || is("updatedNumberScheduled") < wanted
-        }
-        "Job" => !["Complete", "Suspended"]
-            .into_iter()
-            .any(|kind| is_true(object, kind)),
-        "Pod" => {
-            let phase = text(object, "/status/phase");
-            let runs = phase == "Running" && is_true(object, "Ready");
-            !owned && !runs && phase != "Succeeded"
-        }
-        "Node" => !is_true(object, "Ready") || object.pointer("/spec/unschedulable").is_some(),
-        "PersistentVolumeClaim" => text(object, "/status/phase") == "Pending",
-        "HorizontalPodAutoscaler" => condition(object, "ScalingActive") == Some("False"),
-        _ => false,
-    }
+/// How many pods a workload asks for.
+pub(crate) fn wanted(object: &Value) -> i64 {
+    let replicas = object.pointer("/spec/replicas");
+    replicas.and_then(Value::as_i64).unwrap_or(1)
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+/// Has its controller seen the last change?
+pub(crate) fn is_seen(object: &Value) -> bool {
+    number(object, "/status/observedGeneration") >= number(object, "/metadata/generation")
+}
+
+pub(crate) fn has_controller(object: &Value) -> bool {
+    list(object, "/metadata/ownerReferences").any(|owner| owner["controller"] == true)
+}
+
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
 
-fn number(object: &Value, pointer: &str) -> i64 {
+pub(crate) fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
@@ -323,21 +282,25 @@ fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value>
     found.into_iter().flatten()
 }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     let found = list(object, "/status/conditions").find(|one| one["type"] == kind);
     found.and_then(|one| one["status"].as_str())
 }
 
-fn is_true(object: &Value, kind: &str) -> bool {
+pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind) == Some("True")
 }
 
 #[cfg(test)]
 mod tests {
+    use api::kinds::{
+        DaemonSet, Deployment, EndpointSlice, Job, Node, Pod, PodDisruptionBudget, StatefulSet,
+    };
+
     use super::*;
 
-    fn decode<const KIND: usize>(object: &Value) -> (Value, bool) {
-        let row = Row::<KIND>::decode(object.to_string().as_bytes()).unwrap();
+    fn decode<K: Drawn>(object: &Value) -> (Value, bool) {
+        let row = Row::<K>::decode(object.to_string().as_bytes()).unwrap();
         (serde_json::from_str(&row.json).unwrap(), row.open)
     }
 
@@ -351,7 +314,7 @@ mod tests {
         let pod = json!({"metadata": meta("web-1"), "spec": {"nodeName": "node-0", "containers": []},
             "status": {"phase": "Pending", "containerStatuses": [
                 {"restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}});
-        let (row, open) = decode::<2>(&pod);
+        let (row, open) = decode::<Pod>(&pod);
         assert_eq!(
             row,
             json!({"kind": "Pod", "ns": "shop", "name": "web-1", "uid": "u-1", "rv": 7, "at": 60, "node": "node-0",
@@ -367,7 +330,7 @@ mod tests {
             "spec": {"replicas": 10, "strategy": {"type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}},
             "status": {"observedGeneration": 2, "replicas": 12, "readyReplicas": 9, "updatedReplicas": 4}});
-        let (row, open) = decode::<3>(&deployment);
+        let (row, open) = decode::<Deployment>(&deployment);
         assert_eq!((&row["surge"], &row["unavailable"]), (&json!(3), &json!(2)));
         assert!(open);
     }
@@ -377,8 +340,8 @@ mod tests {
         let status = json!({"observedGeneration": 2, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
             "updatedReplicas": 1});
         let done = json!({"metadata": meta("web"), "spec": {"replicas": 1}, "status": status});
-        assert!(!decode::<3>(&done).1);
-        assert!(!decode::<5>(&done).1);
+        assert!(!decode::<Deployment>(&done).1);
+        assert!(!decode::<StatefulSet>(&done).1);
     }
 
     #[test]
@@ -390,13 +353,13 @@ mod tests {
             json!({"replicas": i64::MAX, "strategy": {"rollingUpdate": {"maxSurge": "99999999%"}}}),
         ] {
             let object = json!({"metadata": meta("odd"), "spec": spec, "status": 7});
-            decode::<1>(&object);
-            decode::<2>(&object);
-            decode::<3>(&object);
-            decode::<6>(&object);
-            decode::<7>(&object);
-            decode::<10>(&object);
-            decode::<12>(&object);
+            decode::<Node>(&object);
+            decode::<Pod>(&object);
+            decode::<Deployment>(&object);
+            decode::<DaemonSet>(&object);
+            decode::<Job>(&object);
+            decode::<PodDisruptionBudget>(&object);
+            decode::<EndpointSlice>(&object);
         }
     }
 }

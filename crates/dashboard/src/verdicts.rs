@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::collections::HashMap;
-use api::{Meta, Uid};
+use api::kinds::WorkloadKind;
+use api::{Meta, ResourceType, Uid};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -33,6 +34,7 @@ struct Inner {
 
 struct Open {
     object: Named,
+    rolls_out: bool,
     generation: i64,
     dirty: bool,
     is_explained: bool,
@@ -61,14 +63,13 @@ impl Verdicts {
     }
 
     /// An object has changed.
-    pub(crate) fn note(&self, key: &str, kind: &str, meta: &Meta, open: bool) {
+    pub(crate) fn note(&self, key: &str, resource: &ResourceType, meta: &Meta, open: bool) {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         let owner = meta.controller().map(|owner| owner.uid.clone());
-        if kind == "Pod" || kind == "ReplicaSet" {
-            inner.touch_owner(owner.as_ref());
-        }
-        if is_owner_of_pods(kind) {
+        inner.touch_owner(owner.as_ref());
+        let workload = WorkloadKind::of(&resource.group, &resource.kind);
+        if workload.is_some() {
             inner
                 .owners
                 .insert(meta.uid.clone(), (key.to_owned(), owner));
@@ -84,10 +85,11 @@ impl Verdicts {
             (None, true) => {
                 let opened = Open {
                     object: Named {
-                        kind: kind.to_owned(),
+                        kind: resource.kind.to_string(),
                         namespace: meta.namespace.to_string(),
                         name: meta.name.to_string(),
                     },
+                    rolls_out: workload.is_some_and(|found| found.rolls_out),
                     generation: meta.generation,
                     dirty: true,
                     is_explained: false,
@@ -172,8 +174,7 @@ impl Verdicts {
     fn next_rollout(&self) -> Option<(String, Named, i64)> {
         let mut inner = self.inner.lock();
         let mut due = inner.open.iter_mut().filter(|(_, open)| {
-            let rolls = matches!(open.object.kind.as_str(), "Deployment" | "StatefulSet");
-            rolls && open.is_explained && open.predicted != Some(open.generation)
+            open.rolls_out && open.is_explained && open.predicted != Some(open.generation)
         });
         let (key, open) = due.next()?;
         open.predicted = Some(open.generation);
@@ -212,13 +213,6 @@ impl Inner {
             above = found.1.clone();
         }
     }
-}
-
-fn is_owner_of_pods(kind: &str) -> bool {
-    matches!(
-        kind,
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Job" | "ReplicationController"
-    )
 }
 
 /// It rests on more than one kind: who may not see everything asks for a verdict of his own.

@@ -26,6 +26,8 @@
  * @property {boolean} [stopped]
  * @property {boolean} [simulated]
  * @property {number} [room]
+ * @property {boolean} [workload]  it makes pods from a template
+ * @property {boolean} [rolls]  a change of its template replaces its pods
  * @property {number} [wanted]
  * @property {number} [pods]
  * @property {number} [available]
@@ -65,8 +67,6 @@ const HISTORY_MS = 15 * 60 * 1000;
 const DECISIONS_MAX = 3000;
 const SAMPLES_MAX = 2000;
 
-export const WORKLOADS = ["Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet", "ReplicationController"];
-
 /** The state of one moment, with what is looked up in it. */
 export class View {
   /** @param {number} t @param {Map<string, Row>} rows @param {Decision[]} decisions oldest first */
@@ -80,10 +80,13 @@ export class View {
     this.children = new Map();
     /** @type {Map<string, Row[]>} */
     this.byKind = new Map();
+    /** @type {Row[]} */
+    this.rolling = [];
     for (const [key, row] of rows) {
       if (key.startsWith("why/") || key.startsWith("preview/")) continue;
       this.byUid.set(row.uid, row);
       push(this.byKind, row.kind, row);
+      if (row.rolls) this.rolling.push(row);
       if (row.owner) push(this.children, row.owner, row);
     }
   }
@@ -106,11 +109,11 @@ export class View {
 
   /** The hash that pods of the newest template carry. @param {Row} workload */
   newest(workload) {
-    if (workload.kind === "StatefulSet") return workload.hash;
+    if (workload.hash) return workload.hash;
     const children = this.children.get(workload.uid) ?? [];
-    const sets = children.filter((row) => row.kind === "ReplicaSet" || row.kind === "ControllerRevision");
+    const sets = children.filter((row) => row.revision !== undefined);
     const newest = sets.reduce((best, row) => (!best || (row.revision ?? 0) > (best.revision ?? 0) ? row : best), /** @type {Row|undefined} */ (undefined));
-    return newest?.hash ?? workload.hash;
+    return newest?.hash;
   }
 
   /** What has to do with a workload beside what it owns. @param {Row} workload */

@@ -46,7 +46,7 @@ export function ObjectPage({ view, kind, ns, name }) {
     <${Why} why=${live ? why : verdict} />
     ${row?.kind === "Pod" && row.node && model.hello.acts && live ? html`<p class="buttons"><button type="button" class="small" onClick=${() => confirmed({ action: "failPod", namespace: ns, name }, "Fail", `Fail ${name}: its containers are killed once, and its restart policy says what becomes of it.`)}>Fail this pod</button>
       <span class="quiet">on <a href=${`#/object/Node/-/${row.node}`}>${row.node}</a>, ${STATES[stateOf(row, node)]}</span></p>` : null}
-    ${row && ["Deployment", "StatefulSet", "DaemonSet"].includes(kind) && model.series.get(row.uid)?.length ? html`<section class="panel"><h2>Pods over time</h2><${Legend} /><${Chart} row=${row} view=${view} /></section>` : null}
+    ${row?.rolls && model.series.get(row.uid)?.length ? html`<section class="panel"><h2>Pods over time</h2><${Legend} /><${Chart} row=${row} view=${view} /></section>` : null}
     <div class="columns">
       <section class="panel" aria-labelledby="family-title"><h2 id="family-title">Owners and dependents</h2>
         ${row ? html`<ul class="tree"><${Branch} view=${view} row=${view.top(row)} here=${row.uid} depth=${0} /></ul>

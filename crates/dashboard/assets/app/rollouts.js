@@ -26,14 +26,12 @@ const BANDS = [
 export function rollouts(view) {
   /** @type {Row[]} */
   const found = [];
-  for (const kind of ["Deployment", "StatefulSet", "DaemonSet"]) {
-    for (const row of view.all(kind)) {
-      const wanted = row.wanted ?? 0;
-      const open = row.seen !== true || (row.updated ?? 0) < wanted || Number(row.available ?? 0) < wanted || (row.pods ?? 0) > wanted;
-      const samples = model.series.get(row.uid) ?? [];
-      const fresh = samples.some((sample) => sample.t <= view.t && view.t - sample.t < LINGER_MS && !isCalm(sample));
-      if (open || fresh) found.push(row);
-    }
+  for (const row of view.rolling) {
+    const wanted = row.wanted ?? 0;
+    const open = row.seen !== true || (row.updated ?? 0) < wanted || Number(row.available ?? 0) < wanted || (row.pods ?? 0) > wanted;
+    const samples = model.series.get(row.uid) ?? [];
+    const fresh = samples.some((sample) => sample.t <= view.t && view.t - sample.t < LINGER_MS && !isCalm(sample));
+    if (open || fresh) found.push(row);
   }
   return found.sort((one, two) => (one.ns ?? "").localeCompare(two.ns ?? "") || short(one).localeCompare(short(two)));
 }

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "app/connection";
 import { html } from "app/html";
-import { model, WORKLOADS } from "app/model";
+import { model } from "app/model";
 import { counted, human, link, short } from "app/words";
 
 /** @typedef {import("app/model").Row} Row @typedef {import("app/model").View} View */
@@ -21,7 +21,7 @@ export function unsettled(view) {
 
 /** For who may not see everything: what does not have what it wants; the verdict is asked for. @param {View} view */
 function openRows(view) {
-  const open = [...view.rows.values()].filter((row) => WORKLOADS.includes(row.kind) && !row.owner && row.text !== "Complete" && Number(row.ready ?? 0) < Number(row.wanted ?? 0));
+  const open = [...view.rows.values()].filter((row) => row.workload && !row.owner && row.text !== "Complete" && Number(row.ready ?? 0) < Number(row.wanted ?? 0));
   return open.map((row) => ({ ...row, state: "progressing" }));
 }
 
