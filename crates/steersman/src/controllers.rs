@@ -34,8 +34,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<()> {
 
 /// Whether it runs where nobody says otherwise, and what would turn it on.
 fn state(one: &Descriptor, gates: &FeatureGates) -> String {
-    let closed = one.gates.iter().filter(|gate| !gates.enabled(gate));
-    let closed: Vec<&str> = closed.copied().collect();
+    let closed = closed_gates(one, gates);
     match (one.is_built(), one.cloud, one.on_by_default) {
         (_, true, _) => "run by cloud providers".to_owned(),
         (false, ..) => "not built yet".to_owned(),
@@ -48,7 +47,14 @@ fn state(one: &Descriptor, gates: &FeatureGates) -> String {
     }
 }
 
+/// The features that it needs and that are off.
+fn closed_gates(one: &Descriptor, gates: &FeatureGates) -> Vec<&'static str> {
+    let closed = one.gates.iter().filter(|gate| !gates.enabled(gate));
+    closed.copied().collect()
+}
+
 fn in_json() -> Value {
+    let defaults = FeatureGates::defaults();
     let all = ::controllers::ALL.iter().map(|one| {
         let kinds = |resources: &[api::ResourceType]| -> Vec<String> {
             resources.iter().map(ToString::to_string).collect()
@@ -58,6 +64,7 @@ fn in_json() -> Value {
             "alias": one.alias,
             "serviceAccount": one.service_account,
             "gates": one.gates,
+            "closedGates": closed_gates(one, &defaults),
             "onByDefault": one.on_by_default,
             "cloud": one.cloud,
             "built": one.is_built(),

@@ -16,6 +16,8 @@ mod etcd;
 mod examples;
 mod files;
 mod forget;
+#[cfg(test)]
+mod kinds;
 mod kube_apiserver;
 mod man;
 mod manager_dashboard;

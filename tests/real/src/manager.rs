@@ -1,5 +1,6 @@
 //! A controller manager against a test cluster: the Go one or ours, with the same flags.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,6 +28,19 @@ pub struct Controller {
     pub name: String,
     pub service_account: String,
     built: bool,
+    /// The features that it needs and that are off by default.
+    closed_gates: Vec<String>,
+    /// The kinds that it keeps in caches: `deployments.apps`.
+    caches: Vec<String>,
+    /// The kinds that its decisions are about.
+    pub decides_about: Vec<String>,
+}
+
+impl Controller {
+    /// Does it act as long as nobody turns a feature on?
+    pub fn acts_by_default(&self) -> bool {
+        self.closed_gates.is_empty()
+    }
 }
 
 /// The controllers that our binary has: what it has is held to everything.
@@ -44,6 +58,18 @@ fn list() -> Result<Vec<Controller>> {
     let mut all: Vec<Controller> = serde_json::from_slice(&output.stdout)?;
     all.retain(|controller| controller.built);
     Ok(all)
+}
+
+/// The plurals of what controllers keep in caches that act by default.
+pub fn cached() -> BTreeSet<&'static str> {
+    let running = ours().iter().filter(|one| one.acts_by_default());
+    let cached = running.flat_map(|one| &one.caches);
+    cached.map(|resource| plural(resource)).collect()
+}
+
+/// `deployments` of `deployments.apps`
+pub fn plural(resource: &str) -> &str {
+    resource.split('.').next().unwrap_or(resource)
 }
 
 /// The account that a controller of ours acts under.

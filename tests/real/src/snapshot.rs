@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::http::Api;
 
 /// What is written all the time, or is told apart elsewhere: signs of life, events (see [`events`]) and what is no object.
-const LEFT_OUT: [&str; 4] = ["leases", "leasecandidates", "events", "componentstatuses"];
+pub const LEFT_OUT: [&str; 4] = ["leases", "leasecandidates", "events", "componentstatuses"];
 
 /// Every object by its path.
 #[derive(Clone, Debug, Default)]

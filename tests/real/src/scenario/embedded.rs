@@ -28,7 +28,7 @@ pub(super) fn run(
 ) -> Result<Run> {
     let folder = cluster::fresh_folder_in_memory()?;
     let server = Embedded::start(&folder)?;
-    let controllers = part.controllers(scenarios);
+    let controllers = part.controllers()?;
     let start = || server.start_our_manager(&controllers, &part.flags());
     let manager = Mutex::new(start()?);
     let restart = || -> Result<()> {

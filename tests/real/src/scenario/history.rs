@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::normalise::COMBINED;
-use super::resources::{self, RECORDED, RECORDED_OF_CLUSTER};
+use super::resources;
 use super::witness::{Scenarios, Witness};
 use crate::audit::{Entry, ObjectRef, ResponseStatus};
 use crate::http::Api;
@@ -40,7 +40,7 @@ impl History {
     pub(crate) fn start(api: &Api) -> Result<History> {
         let state: Arc<Mutex<State>> = Arc::default();
         let mut paths = vec![("event", "/api/v1/events".to_owned())];
-        for kind in RECORDED.iter().chain(RECORDED_OF_CLUSTER).copied() {
+        for kind in resources::recorded().map(|kind| kind.target) {
             paths.push((kind, resources::everywhere(kind)?));
         }
         for (kind, path) in paths {

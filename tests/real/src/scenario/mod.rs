@@ -38,12 +38,15 @@ pub struct Scenario {
     pub name: String,
     /// What it shows, in a sentence.
     pub about: String,
-    /// The controllers that it is about, where its name does not say.
+    /// Whom it is played along with: controllers that clean up behind others, or that look after nodes, would disturb
+    /// scenarios of workloads.
+    pub part: Part,
+    /// The controllers that it is about.
+    pub controllers: Vec<String>,
+    /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs gather the
+    /// events of their pods for a second, and look again a second after they wrote.
     #[serde(default)]
-    controllers: Vec<String>,
-    /// Whom it is played along with, where its name does not say.
-    #[serde(default)]
-    part: Option<Part>,
+    quiet_seconds: Option<f64>,
     pub steps: Vec<Step>,
 }
 
@@ -58,82 +61,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Which scenarios it is played along with: controllers that clean up behind others, or that look after nodes,
-    /// would disturb scenarios of workloads.
-    pub fn part(&self) -> Part {
-        if let Some(part) = self.part {
-            return part;
-        }
-        match self.name.split('-').next().unwrap_or("") {
-            "deployment" | "replicaset" | "rc" | "statefulset" | "daemonset" | "job" => {
-                Part::Workloads
-            }
-            "node" | "taint" => Part::Nodes,
-            "legacytoken" => Part::Restarts,
-            "binder" | "ephemeral" | "expander" => Part::Storage,
-            "pv" | "pvc" | "vac" => Part::Protection,
-            _ => Part::Housekeeping,
-        }
-    }
-
-    /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs
-    /// gather the events of their pods for a second, and look again a second after they wrote; slices that somebody
-    /// changes are looked at after a second.
     pub(crate) fn quiet(&self) -> Option<Duration> {
-        let waits = |name: &String| name == "job-controller" || name.starts_with("endpoint");
-        let is_slow = self.controllers().iter().any(waits);
-        is_slow.then_some(Duration::from_millis(2500))
-    }
-
-    /// The controllers that it is about: those that it names, or that of the kind which its name begins with.
-    pub fn controllers(&self) -> Vec<String> {
-        match self.controllers.is_empty() {
-            true => self
-                .controllers_by_name()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
-            false => self.controllers.clone(),
-        }
-    }
-
-    fn controllers_by_name(&self) -> Vec<&'static str> {
-        let kind = self.name.split('-').next().unwrap_or("");
-        let mut controllers = match kind {
-            "deployment" => vec!["deployment-controller", "replicaset-controller"],
-            "replicaset" => vec!["replicaset-controller"],
-            "rc" => vec!["replicationcontroller-controller"],
-            "statefulset" => vec!["statefulset-controller"],
-            "daemonset" => vec!["daemonset-controller"],
-            "job" => vec!["job-controller"],
-            "gc" => vec!["garbage-collector-controller"],
-            "namespace" => vec!["namespace-controller"],
-            "serviceaccount" => vec!["serviceaccount-controller"],
-            "token" => vec!["serviceaccount-token-controller"],
-            "legacytoken" => vec!["legacy-serviceaccount-token-cleaner-controller"],
-            "rootca" => vec!["root-ca-certificate-publisher-controller"],
-            "podgc" => vec!["pod-garbage-collector-controller"],
-            "ttl" => vec!["ttl-controller"],
-            "finished" => vec!["ttl-after-finished-controller"],
-            "clusterrole" => vec!["clusterrole-aggregation-controller"],
-            "node" => vec!["node-lifecycle-controller", "taint-eviction-controller"],
-            "taint" => vec!["taint-eviction-controller"],
-            "pv" => vec!["persistentvolume-protection-controller"],
-            "pvc" => vec!["persistentvolumeclaim-protection-controller"],
-            "vac" => vec!["volumeattributesclass-protection-controller"],
-            _ => panic!(
-                "scenario {} does not say which controllers it is about",
-                self.name
-            ),
-        };
-        // Only the garbage collector ends what a deletion began.
-        if self.name.contains("delete-")
-            || self.name.contains("deleted-with")
-            || self.name.contains("collision")
-        {
-            controllers.push("garbage-collector-controller");
-        }
-        controllers
+        self.quiet_seconds.map(Duration::from_secs_f64)
     }
 
     /// All scenarios whose name contains one of `wanted`; all of them if it is empty.
@@ -157,6 +86,11 @@ impl Scenario {
         }
         Ok(scenarios)
     }
+}
+
+/// The plurals of the kinds that belong to what a scenario has come to.
+pub fn recorded() -> impl Iterator<Item = &'static str> {
+    resources::recorded().map(|kind| kind.plural)
 }
 
 fn scenario_files() -> Result<Vec<PathBuf>> {

@@ -1,7 +1,9 @@
 //! Scenarios that are played together, with the controllers that they are about.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::Result;
 use serde::Deserialize;
 
 use super::Scenario;
@@ -20,43 +22,6 @@ pub enum Part {
     /// What keeps claims and volumes that nobody binds.
     Protection,
 }
-
-/// What scenarios of workloads are about; others would only add noise of their own.
-const WORKLOADS: [&str; 7] = [
-    "deployment-controller",
-    "replicaset-controller",
-    "replicationcontroller-controller",
-    "statefulset-controller",
-    "daemonset-controller",
-    "job-controller",
-    "garbage-collector-controller",
-];
-
-/// What scenarios of housekeeping are about.
-const HOUSEKEEPING: [&str; 9] = [
-    "clusterrole-aggregation-controller",
-    "garbage-collector-controller",
-    "namespace-controller",
-    "pod-garbage-collector-controller",
-    "root-ca-certificate-publisher-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "ttl-after-finished-controller",
-    "ttl-controller",
-];
-
-/// What scenarios of nodes are about.
-const NODES: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controller"];
-
-/// What scenarios are about that restart their manager: this one looks once a day, and when it starts.
-const RESTARTS: [&str; 1] = ["legacy-serviceaccount-token-cleaner-controller"];
-
-/// What scenarios of claims and volumes are about, each beside what it names.
-const PROTECTION: [&str; 3] = [
-    "persistentvolume-protection-controller",
-    "persistentvolumeclaim-protection-controller",
-    "volumeattributesclass-protection-controller",
-];
 
 /// So few finished pods may stay, in the whole cluster: one scenario makes more.
 const FINISHED_PODS: &str = "--terminated-pod-gc-threshold=2";
@@ -90,20 +55,13 @@ impl Part {
         Part::Protection,
     ];
 
-    /// What runs while these scenarios are played: what the part is about, and what they name.
-    pub(crate) fn controllers(self, scenarios: &[Scenario]) -> Vec<String> {
-        let own: &[&str] = match self {
-            Part::Workloads => &WORKLOADS,
-            Part::Housekeeping => &HOUSEKEEPING,
-            Part::Nodes => &NODES,
-            Part::Restarts => &RESTARTS,
-            Part::Storage | Part::Protection => &PROTECTION,
-        };
-        let named = scenarios.iter().flat_map(Scenario::controllers);
-        let mut all: Vec<String> = own.iter().map(ToString::to_string).chain(named).collect();
-        all.sort();
-        all.dedup();
-        all
+    /// What runs while scenarios of this part are played: what any of them is about, so that one that is played alone
+    /// finds the same company.
+    pub(crate) fn controllers(self) -> Result<Vec<String>> {
+        let all = Scenario::load(&[])?;
+        let own = all.iter().filter(|scenario| scenario.part == self);
+        let names: BTreeSet<&String> = own.flat_map(|scenario| &scenario.controllers).collect();
+        Ok(names.into_iter().cloned().collect())
     }
 
     pub(crate) fn flags(self) -> Vec<String> {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::normalise::{self, Names};
-use super::resources::{self, RECORDED, RECORDED_OF_CLUSTER};
+use super::resources;
 use crate::audit::Entry;
 use crate::http::Api;
 
@@ -66,7 +66,8 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
             .then(|| name.to_owned())
     };
     let mut all = Vec::new();
-    for kind in RECORDED_OF_CLUSTER.iter().copied() {
+    for kind in resources::recorded().filter(|kind| !kind.namespaced) {
+        let kind = kind.target;
         for object in api.list(&resources::collection(kind, "")?)? {
             let Some(name) = own(&object) else {
                 continue;
@@ -78,7 +79,8 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
         }
     }
     for namespace in &namespaces {
-        for kind in RECORDED.iter().copied() {
+        for kind in resources::recorded().filter(|kind| kind.namespaced) {
+            let kind = kind.target;
             let objects = api.list(&resources::collection(kind, namespace)?)?;
             all.extend(objects.into_iter().map(|object| (kind, object)));
         }

@@ -62,7 +62,7 @@ pub fn run_all(
     let run = |side: Side| -> Result<Run> {
         let parts = Part::ALL.map(|part| {
             let mut scenarios = scenarios.to_vec();
-            scenarios.retain(|scenario| scenario.part() == part);
+            scenarios.retain(|scenario| scenario.part == part);
             (part, scenarios)
         });
         let parts = at_the_same_time(&parts, |(part, scenarios)| {
@@ -92,7 +92,7 @@ fn run_real(
         ..ClusterOptions::default()
     };
     let options = ManagerOptions {
-        controllers: part.controllers(scenarios),
+        controllers: part.controllers()?,
         flags: part.flags(),
         ..ManagerOptions::default()
     };
@@ -186,12 +186,12 @@ pub(super) fn play(
     let namespace = namespace_of(scenario);
     let quiet = scenario.quiet().unwrap_or(quiet);
     witness.attend(&namespace);
-    prepare(api, &namespace, scenario.part() == Part::Housekeeping)?;
+    prepare(api, &namespace, scenario.part == Part::Housekeeping)?;
     let wait_until_idle = |acted| witness::wait_until_idle(witness, api, &namespace, quiet, acted);
     let player = Player::new(
         api,
         &namespace,
-        scenario.part(),
+        scenario.part,
         &wait_until_idle,
         restart_manager,
     );
@@ -199,7 +199,7 @@ pub(super) fn play(
         let at = || format!("step {} of {} ({step:?})", index + 1, scenario.steps.len());
         player.take(step).with_context(at)?;
     }
-    if let Some(quiet) = scenario.part().quiet_at_the_end() {
+    if let Some(quiet) = scenario.part.quiet_at_the_end() {
         witness::wait_until_idle(witness, api, &namespace, quiet, Instant::now())?;
     }
     let record = Record::take(api, &namespace, &witness.writes(&namespace)?)?;

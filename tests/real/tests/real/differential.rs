@@ -45,11 +45,10 @@ fn agree(part: Part) {
     let wanted = std::env::var("SCENARIOS").unwrap_or_default();
     let wanted: Vec<String> = wanted.split_terminator(',').map(str::to_owned).collect();
     let mut scenarios = Scenario::load(&wanted).unwrap();
-    scenarios.retain(|scenario| scenario.part() == part);
+    scenarios.retain(|scenario| scenario.part == part);
     let all = scenarios.len();
     scenarios.retain(|scenario| {
-        let controllers = scenario.controllers();
-        let mut names = controllers.iter();
+        let mut names = scenario.controllers.iter();
         names.all(|name| manager::ours().iter().any(|one| one.name == *name))
     });
     if scenarios.len() < all {

@@ -17,6 +17,7 @@ mod kubectl;
 mod process;
 mod projects;
 mod rbac;
+mod scenarios;
 mod start_set;
 mod swap;
 mod templates;
