@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::help;
 use crate::json::{condition, list, number, text, time};
 use crate::kinds::{Kind, Need};
-use crate::words::short;
+use crate::words::Reason;
 use crate::{Draft, Obstacle, State};
 
 pub(crate) const KIND: Kind = Kind {
@@ -117,13 +117,11 @@ fn note(facts: &Facts, kind: &str, draft: &mut Draft<'_>) {
         return;
     };
     if text(held, "/status") == "False" {
-        draft.in_the_way(Obstacle {
-            object: draft.explanation.object.clone(),
-            more: 0,
-            why: text(held, "/message").to_owned(),
-            since: time(held, "/lastTransitionTime"),
-            passing: text(held, "/reason") == "ScalingDisabled",
-        });
+        draft.in_the_way(
+            Obstacle::of(&facts.object, Reason::quoting("", text(held, "/message")))
+                .since(time(held, "/lastTransitionTime"))
+                .passing(text(held, "/reason") == "ScalingDisabled"),
+        );
     }
 }
 
@@ -167,7 +165,7 @@ fn conclude(facts: &Facts, current: i64, desired: i64, draft: &mut Draft<'_>) {
     let hpa = &facts.object;
     let reason = |kind: &str| condition(hpa, kind).map_or("", |held| text(held, "/reason"));
     if let Some(first) = draft.explanation.in_the_way.first() {
-        let why = short(&first.why);
+        let why = first.why.headline().to_owned();
         let since_zero = reason("ScalingActive") == "ScalingDisabled";
         let state = match since_zero {
             true => State::Settled,

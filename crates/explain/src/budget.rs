@@ -74,7 +74,7 @@ fn note_pods(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
     ));
     for pod in pods.iter().filter(|pod| !is_healthy(pod)) {
         if let Some(found) = problem(facts, pod, 0) {
-            draft.in_the_way(found.obstacle(facts, pod));
+            draft.in_the_way(found.obstacle(pod));
         }
     }
     note_shared(facts, pods, draft);
@@ -89,13 +89,7 @@ fn note_shared(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
                 "also selects {}: the API server evicts no pod that is under two budgets",
                 counted(shared, "pod")
             );
-            draft.in_the_way(Obstacle {
-                object: facts.name_of(other),
-                more: 0,
-                why,
-                since: None,
-                passing: false,
-            });
+            draft.in_the_way(Obstacle::of(other, why));
         }
     }
 }
@@ -139,7 +133,7 @@ fn conclude(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
     }
     let shared = draft.explanation.in_the_way.iter();
     let shared: Vec<&str> = shared
-        .filter(|one| one.object.starts_with("poddisruptionbudget/"))
+        .filter(|one| one.kind == PodDisruptionBudget::TYPE.kind)
         .map(|one| one.object.as_str())
         .collect();
     if !shared.is_empty() {

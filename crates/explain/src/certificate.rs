@@ -112,13 +112,7 @@ fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
 }
 
 fn stuck(facts: &Facts, why: String, verdict: String, draft: &mut Draft<'_>) {
-    draft.in_the_way(Obstacle {
-        object: facts.name_of(&facts.object),
-        more: 0,
-        why,
-        since: None,
-        passing: false,
-    });
+    draft.in_the_way(Obstacle::of(&facts.object, why));
     draft.conclude(State::Stuck, verdict);
 }
 
@@ -207,13 +201,11 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
 }
 
 fn obstacle(facts: &Facts, condition: &Value) -> Obstacle {
-    Obstacle {
-        object: facts.name_of(&facts.object),
-        more: 0,
-        why: with_reason(text(condition, "/type"), &reason(condition)),
-        since: time(condition, "/lastUpdateTime"),
-        passing: false,
-    }
+    Obstacle::of(
+        &facts.object,
+        with_reason(text(condition, "/type"), &reason(condition)),
+    )
+    .since(time(condition, "/lastUpdateTime"))
 }
 
 fn reason(condition: &Value) -> String {

@@ -8,7 +8,6 @@ use crate::facts::{Facts, controller_uid, kind_of};
 use crate::json::text;
 use crate::kinds::Kind;
 use crate::pod::problem;
-use crate::words::short;
 use crate::{Draft, Obstacle, State, finalizers, help, storage};
 
 /// An object that is being deleted is held by its finalizers, whatever its kind, and one that waits for what it owns
@@ -18,7 +17,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     if Kind::of(object).is_some_and(|kind| kind.tells_deletion) {
         return;
     }
-    let Some(own) = finalizers::holding(facts, object) else {
+    let Some(own) = finalizers::holding(object) else {
         return;
     };
     // What kept it from being complete does not matter any more.
@@ -28,7 +27,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     note_owned(facts, object, &mut BTreeSet::new(), &mut held);
     held.sort_by_key(|(_, obstacle)| obstacle.passing);
     let first = held.first().map_or(String::new(), |(_, first)| {
-        format!("; {} {}", first.object, short(&first.why))
+        format!("; {} {}", first.object, first.why.headline())
     });
     draft.conclude(
         State::Stuck,
@@ -61,9 +60,9 @@ fn note_owned<'a>(
     for object in owned.filter(|object| controller_uid(object) == Some(uid)) {
         let obstacle = match kind_of(object) {
             "Pod" if text(object, "/metadata/deletionTimestamp").is_empty() => None,
-            "Pod" => problem(facts, object, 0).map(|problem| problem.obstacle(facts, object)),
+            "Pod" => problem(facts, object, 0).map(|problem| problem.obstacle(object)),
             // That it waits for what it owns in turn is said by what it owns.
-            _ if finalizers::foreign(object) => finalizers::holding(facts, object),
+            _ if finalizers::foreign(object) => finalizers::holding(object),
             _ => None,
         };
         held.extend(obstacle.map(|obstacle| (object, obstacle)));

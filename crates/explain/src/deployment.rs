@@ -9,7 +9,6 @@ use crate::facts::Facts;
 use crate::json::{condition, number, text, truth};
 use crate::kinds::{Kind, Need};
 use crate::replicas::{note_old_pods, note_pods, note_refusal, note_unobserved, wanted};
-use crate::words::short;
 use crate::{Draft, State, disruption, help};
 
 const REVISION: &str = "/metadata/annotations/deployment.kubernetes.io~1revision";
@@ -104,7 +103,7 @@ fn conclude(facts: &Facts, draft: &mut Draft<'_>, wanted: i64, problem: &Found) 
         .in_the_way
         .first()
         .map_or(String::new(), |first| {
-            format!("; {} {}", first.object, short(&first.why))
+            format!("; {} {}", first.object, first.why.headline())
         });
     let old = all - updated;
     let count = format!(

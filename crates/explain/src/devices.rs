@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{list, number, text, time, truth};
 use crate::kinds::{Kind, Need};
-use crate::time::sentence;
+use crate::time::{reason, sentence};
+use crate::words::Reason;
 use crate::{Draft, Help, Obstacle, State, storage};
 
 /// How many devices, or who uses them, are named.
@@ -70,13 +71,13 @@ fn conclude_unallocated(facts: &Facts, draft: &mut Draft<'_>) {
         return draft.conclude(state, verdict);
     };
     for pod in &waiting {
-        draft.in_the_way(Obstacle {
-            object: facts.name_of(pod),
-            more: 0,
-            why: format!("waits for it: {}", scheduler_says(facts, pod)),
-            since: time(pod, "/metadata/creationTimestamp"),
-            passing: false,
-        });
+        draft.in_the_way(
+            Obstacle::of(
+                pod,
+                Reason::quoting("waits for it: ", &scheduler_says(facts, pod)),
+            )
+            .since(time(pod, "/metadata/creationTimestamp")),
+        );
     }
     let pod = facts.name_of(first);
     if let Some(class) = missing_class(facts, claim) {
@@ -202,9 +203,9 @@ fn missing_class<'a>(facts: &Facts, claim: &'a Value) -> Option<&'a str> {
 /// What a pod waits for that has no node and asks for devices.
 pub(crate) enum Unclaimed {
     /// A claim that is not there.
-    NoClaim(String),
+    NoClaim(Reason),
     /// A claim that has no devices.
-    NoDevices(String),
+    NoDevices(Reason),
 }
 
 /// Why a pod that has no node waits for devices; none where it does not.
@@ -220,8 +221,8 @@ pub(crate) fn unclaimed(facts: &Facts, pod: &Value) -> Option<Unclaimed> {
         ]
         .contains(&&*wait.reason)
     {
-        let told = sentence(&wait, facts.now);
-        return Some(Unclaimed::NoClaim(format!("for devices it {told}")));
+        let told = reason(&wait, facts.now);
+        return Some(Unclaimed::NoClaim(told.after("for devices it ")));
     }
     if facts.unread.contains("ResourceClaim") {
         return None;
@@ -232,7 +233,7 @@ pub(crate) fn unclaimed(facts: &Facts, pod: &Value) -> Option<Unclaimed> {
         let named = text(entry, "/resourceClaimName");
         if !named.is_empty() && !claims.iter().any(|claim| is_its(claim, named)) {
             let why = format!("its resource claim {named} does not exist");
-            return Some(Unclaimed::NoClaim(why));
+            return Some(Unclaimed::NoClaim(why.into()));
         }
     }
     let unallocated = claims_of(pod).find_map(|name| {
@@ -241,12 +242,17 @@ pub(crate) fn unclaimed(facts: &Facts, pod: &Value) -> Option<Unclaimed> {
         (!has_devices).then_some((name, claim))
     });
     let (name, claim) = unallocated?;
-    Some(Unclaimed::NoDevices(match missing_class(facts, claim) {
-        Some(class) => {
-            format!("its resource claim {name} names device class {class}, which does not exist")
+    Some(Unclaimed::NoDevices(
+        match missing_class(facts, claim) {
+            Some(class) => {
+                format!(
+                    "its resource claim {name} names device class {class}, which does not exist"
+                )
+            }
+            None => format!("its resource claim {name} has no devices yet"),
         }
-        None => format!("its resource claim {name} has no devices yet"),
-    }))
+        .into(),
+    ))
 }
 
 /// Devices of the pod that have a taint which drives pods away, by what their slices and rules say: and what happens to it.

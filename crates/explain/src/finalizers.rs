@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::Obstacle;
-use crate::facts::{Facts, kind_of};
+use crate::facts::kind_of;
 use crate::json::{list, time};
 
 /// Well-known finalizers and what they wait for.
@@ -46,19 +46,13 @@ const KNOWN: [(&str, &str); 11] = [
 ];
 
 /// The obstacle of an object that is being deleted and has finalizers.
-pub(crate) fn holding(facts: &Facts, object: &Value) -> Option<Obstacle> {
+pub(crate) fn holding(object: &Value) -> Option<Obstacle> {
     let since = time(object, "/metadata/deletionTimestamp")?;
     let held: Vec<String> = names(object).map(describe).collect();
     if held.is_empty() {
         return None;
     }
-    Some(Obstacle {
-        object: facts.name_of(object),
-        more: 0,
-        why: format!("held by {}", held.join(" and ")),
-        since: Some(since),
-        passing: false,
-    })
+    Some(Obstacle::of(object, format!("held by {}", held.join(" and "))).since(Some(since)))
 }
 
 pub(crate) fn names(object: &Value) -> impl Iterator<Item = &str> {

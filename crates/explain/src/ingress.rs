@@ -125,13 +125,8 @@ fn note_class(facts: &Facts, draft: &mut Draft<'_>) {
     let mut classes = facts.of_kind("IngressClass");
     let found = classes.find(|class| text(class, "/metadata/name") == asked);
     let mut blocked = |why: String| {
-        draft.in_the_way(Obstacle {
-            object: facts.name_of(ingress),
-            more: 0,
-            why,
-            since: time(ingress, "/metadata/creationTimestamp"),
-            passing: false,
-        });
+        let since = time(ingress, "/metadata/creationTimestamp");
+        draft.in_the_way(Obstacle::of(ingress, why).since(since));
     };
     match (asked, found) {
         ("", _) => {
@@ -167,13 +162,7 @@ fn name_a_class() -> Option<help::Help> {
 
 fn note_backend(facts: &Facts, name: &str, routes: &[&Route<'_>], draft: &mut Draft<'_>) {
     let object = format!("service/{name}");
-    let obstacle = |why: String, passing| Obstacle {
-        object: object.clone(),
-        more: 0,
-        why,
-        since: None,
-        passing,
-    };
+    let obstacle = |why: String, passing| Obstacle::named("Service", name, why).passing(passing);
     let namespace = facts.namespace();
     let mut services = facts.of_kind("Service");
     let Some(service) = services.find(|service| {
@@ -251,20 +240,16 @@ fn note_address(facts: &Facts, draft: &mut Draft<'_>) {
         .iter()
         .any(|obstacle| obstacle.object == draft.explanation.object);
     if !has_cause {
-        draft.in_the_way(Obstacle {
-            object: facts.name_of(ingress),
-            more: 0,
-            why: "has no address: the controller of its class has given none yet".to_owned(),
-            since: time(ingress, "/metadata/creationTimestamp"),
-            passing: true,
-        });
+        let why = "has no address: the controller of its class has given none yet";
+        let since = time(ingress, "/metadata/creationTimestamp");
+        draft.in_the_way(Obstacle::of(ingress, why).since(since).passing(true));
     }
 }
 
 fn conclude(services: usize, draft: &mut Draft<'_>) {
     let obstacles = &draft.explanation.in_the_way;
-    let worst = obstacles.iter().find(|obstacle| !obstacle.passing);
-    let worst = worst.or(obstacles.first());
+    let worst = obstacles.iter().position(|obstacle| !obstacle.passing);
+    let worst = draft.explanation.in_the_way.get_mut(worst.unwrap_or(0));
     let Some(worst) = worst else {
         let all = match services {
             0 => "leads to no Service".to_owned(),
@@ -277,8 +262,9 @@ fn conclude(services: usize, draft: &mut Draft<'_>) {
         true => State::Progressing,
         false => State::Stuck,
     };
-    let text = match worst.object == draft.explanation.object {
-        true => worst.why.clone(),
+    worst.in_verdict = worst.object == draft.explanation.object;
+    let text = match worst.in_verdict {
+        true => worst.why.to_string(),
         false => format!("{} {}", worst.object, worst.why),
     };
     draft.conclude(state, text);

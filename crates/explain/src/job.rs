@@ -10,7 +10,6 @@ use crate::json::{condition, number, text, time, truth};
 use crate::kinds::{Kind, Need};
 use crate::pod::{Cause, problem};
 use crate::replicas::{conclude_refused, note_refusal_of};
-use crate::words::short;
 use crate::{Draft, State, help};
 
 pub(crate) const KIND: Kind = Kind {
@@ -96,7 +95,7 @@ fn conclude(facts: &Facts, draft: &mut Draft<'_>, stuck: bool) {
             draft.conclude(state, format!("{count}; {wait}"));
         }
         (_, Some(first)) => {
-            let why = short(&first.why);
+            let why = first.why.headline();
             draft.conclude(state, format!("{count}; {} {why}", first.object));
         }
         _ => draft.conclude_progressing(&count, count.clone()),
@@ -168,7 +167,7 @@ fn note_pods(facts: &Facts, draft: &mut Draft<'_>) -> bool {
             stuck = true;
             draft.offer(help::for_pod(facts, pod, &problem.cause));
         }
-        draft.in_the_way(problem.obstacle(facts, pod));
+        draft.in_the_way(problem.obstacle(pod));
     }
     stuck
 }

@@ -55,6 +55,7 @@ pub use palette::Tone;
 pub use pod::{Cause, Problem, problem};
 pub use replicas::{Overlap, overlaps};
 pub use time::human;
+pub use words::Reason;
 
 /// What a person wants to know about one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -117,14 +118,60 @@ pub struct Did {
 pub struct Obstacle {
     /// `pod/web-1`
     pub object: String,
+    #[serde(skip)]
+    kind: String,
     /// How many more objects have the same problem.
     #[serde(skip_serializing_if = "is_zero")]
     pub more: usize,
-    pub why: String,
+    pub why: Reason,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// It resolves by itself.
     pub passing: bool,
+    /// The verdict says it already.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_verdict: bool,
+}
+
+impl Obstacle {
+    pub(crate) fn of(object: &serde_json::Value, why: impl Into<Reason>) -> Obstacle {
+        let (kind, name) = (
+            json::text(object, "/kind"),
+            json::text(object, "/metadata/name"),
+        );
+        Obstacle::named(kind, name, why)
+    }
+
+    /// That of an object which is known by its name alone.
+    pub(crate) fn named(kind: &str, name: &str, why: impl Into<Reason>) -> Obstacle {
+        Obstacle {
+            object: format!("{}/{name}", kind.to_lowercase()),
+            kind: kind.to_owned(),
+            more: 0,
+            why: why.into(),
+            since: None,
+            passing: false,
+            in_verdict: false,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn since(mut self, since: impl Into<Option<Time>>) -> Obstacle {
+        self.since = since.into();
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn passing(mut self, passing: bool) -> Obstacle {
+        self.passing = passing;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn in_verdict(mut self) -> Obstacle {
+        self.in_verdict = true;
+        self
+    }
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -253,13 +300,26 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Of what controllers see now, sees what is to be kept alone: the explanation says the rest in its own words.
+    fn see_decisions(&mut self, keep: impl Fn(&Line) -> bool) {
+        self.explanation.sees.clear();
+        for decided in self.facts.decisions_about(&self.facts.object) {
+            let last = decided.decisions.last().into_iter();
+            for line in last.flat_map(|decision| decision.lines.iter()) {
+                let text = time::sentence(line, self.facts.now);
+                let is_new = !self.explanation.sees.contains(&text);
+                if line.class == Class::States && is_new && keep(line) {
+                    self.explanation.sees.push(text);
+                }
+            }
+        }
+    }
+
     /// Adds an obstacle, or counts it with an equal one.
     fn in_the_way(&mut self, obstacle: Obstacle) {
         let held = self.explanation.in_the_way.iter_mut();
-        let kind = |object: &str| object.split('/').next().unwrap_or_default().to_owned();
-        let mut same = held.filter(|held| {
-            held.why == obstacle.why && kind(&held.object) == kind(&obstacle.object)
-        });
+        let mut same =
+            held.filter(|held| (&held.kind, &held.why) == (&obstacle.kind, &obstacle.why));
         if let Some(held) = same.next() {
             held.more += 1;
             held.since = held.since.into_iter().chain(obstacle.since).min();

@@ -35,13 +35,9 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     }
     if let Some(failed) = holds("Failed") {
         let why = text(failed, "/message");
-        draft.in_the_way(Obstacle {
-            object: facts.name_of(migration),
-            more: 0,
-            why: why.to_owned(),
-            since: time(failed, "/lastTransitionTime"),
-            passing: false,
-        });
+        draft.in_the_way(
+            Obstacle::of(migration, why.to_owned()).since(time(failed, "/lastTransitionTime")),
+        );
         draft.offer(help::on(
             facts,
             &format!("delete {}", facts.name_of(migration)),

@@ -69,7 +69,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
 }
 
 fn note_left(facts: &Facts, object: &Value, draft: &mut Draft<'_>) {
-    if let Some(obstacle) = finalizers::holding(facts, object) {
+    if let Some(obstacle) = finalizers::holding(object) {
         if finalizers::foreign(object) {
             draft.offer(help::finalizer(facts, object));
         }
@@ -80,23 +80,17 @@ fn note_left(facts: &Facts, object: &Value, draft: &mut Draft<'_>) {
     if kind_of(object) == "Pod" && is_terminating {
         if let Some(problem) = problem(facts, object, 0) {
             draft.offer(help::for_pod(facts, object, &problem.cause));
-            draft.in_the_way(problem.obstacle(facts, object));
+            draft.in_the_way(problem.obstacle(object));
         }
         return;
     }
-    draft.in_the_way(Obstacle {
-        object: facts.name_of(object),
-        more: 0,
-        why: match is_terminating {
+    draft.in_the_way(Obstacle::of(object, match is_terminating {
             true => "is being deleted, and no finalizer holds it: it is gone any moment",
             false => {
                 "has not been deleted yet: other kinds come first, or its kind cannot be deleted just now"
             }
         }
-        .to_owned(),
-        since: None,
-        passing: true,
-    });
+        .to_owned()).passing(true));
 }
 
 /// What the namespace controller could not do, by its conditions.
@@ -119,13 +113,10 @@ fn note_failures(facts: &Facts, draft: &mut Draft<'_>) {
                 why: "shows which API does not answer: nobody knows what is left of it".into(),
             }));
         }
-        draft.in_the_way(Obstacle {
-            object: facts.name_of(&facts.object),
-            more: 0,
-            why: text(held, "/message").to_owned(),
-            since: time(held, "/lastTransitionTime"),
-            passing: false,
-        });
+        draft.in_the_way(
+            Obstacle::of(&facts.object, text(held, "/message").to_owned())
+                .since(time(held, "/lastTransitionTime")),
+        );
     }
 }
 
@@ -142,11 +133,8 @@ fn note_own_finalizers(facts: &Facts, draft: &mut Draft<'_>) {
     if held.is_empty() {
         return;
     }
-    draft.in_the_way(Obstacle {
-        object: facts.name_of(&facts.object),
-        more: 0,
-        why: format!("held by {}", held.join(" and ")),
-        since: time(&facts.object, "/metadata/deletionTimestamp"),
-        passing: false,
-    });
+    draft.in_the_way(
+        Obstacle::of(&facts.object, format!("held by {}", held.join(" and ")))
+            .since(time(&facts.object, "/metadata/deletionTimestamp")),
+    );
 }

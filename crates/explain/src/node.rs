@@ -11,6 +11,7 @@ use crate::help::Help;
 use crate::json::{condition, list, text, time, truth};
 use crate::kinds::{Kind, Need};
 use crate::time::{human, sentence};
+use crate::words::Reason;
 use crate::{Draft, Obstacle, State, disruption, storage};
 
 /// Conditions that are bad when they are true, and what they mean.
@@ -40,7 +41,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     });
     for (kind, what) in PRESSURES {
         if let Some(held) = condition(node, kind).filter(|held| text(held, "/status") == "True") {
-            draft.in_the_way(obstacle(facts, held, what.to_owned()));
+            draft.in_the_way(obstacle(facts, held, what.into()));
         }
     }
     let Some(ready) = condition(node, "Ready") else {
@@ -66,26 +67,22 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         }
         "True" if lacks_range.is_some() => {
             let why = lacks_range.unwrap_or_default();
-            draft.in_the_way(Obstacle {
-                object: facts.name_of(node),
-                more: 0,
-                why: why.clone(),
-                since: time(node, "/metadata/creationTimestamp"),
-                passing: false,
-            });
+            draft.in_the_way(
+                Obstacle::of(node, why.clone()).since(time(node, "/metadata/creationTimestamp")),
+            );
             let verdict = format!("is ready, but its pods get no addresses: it {why}{consequence}");
             draft.conclude(State::Stuck, verdict);
         }
         "True" => draft.conclude(State::Settled, format!("is ready{consequence}")),
         "False" => {
             let what = is_not_ready(ready);
-            draft.in_the_way(obstacle(facts, ready, what.clone()));
+            draft.in_the_way(obstacle(facts, ready, what.clone()).in_verdict());
             draft.offer(describe(name));
             draft.conclude(State::Stuck, format!("{what}{consequence}"));
         }
         _ => {
-            let what = format!("kubelet {}", stopped_posting(facts, node));
-            draft.in_the_way(obstacle(facts, ready, what.clone()));
+            let what = stopped_posting(facts, node).after("kubelet ");
+            draft.in_the_way(obstacle(facts, ready, what.clone()).in_verdict());
             draft.offer(start(node));
             draft.offer(describe(name));
             draft.conclude(State::Stuck, format!("{what}{consequence}"));
@@ -110,26 +107,23 @@ fn lacks_range(facts: &Facts, node: &Value) -> Option<String> {
 }
 
 /// What is wrong with a node as far as its pods are concerned: `kubelet of node-1 stopped posting status 5m ago …`
-pub(crate) fn problem(facts: &Facts, node: &Value) -> Option<String> {
+pub(crate) fn problem(facts: &Facts, node: &Value) -> Option<Reason> {
     let name = text(node, "/metadata/name");
     let ready = condition(node, "Ready")?;
     match text(ready, "/status") {
         "True" => None,
-        "False" => Some(format!("node {name} {}", is_not_ready(ready))),
-        _ => Some(format!(
-            "kubelet of {name} {}",
-            stopped_posting(facts, node)
-        )),
+        "False" => Some(is_not_ready(ready).after(&format!("node {name} "))),
+        _ => Some(stopped_posting(facts, node).after(&format!("kubelet of {name} "))),
     }
 }
 
-fn is_not_ready(ready: &Value) -> String {
-    format!("is not ready: {}", text(ready, "/message"))
+fn is_not_ready(ready: &Value) -> Reason {
+    Reason::quoting("is not ready: ", text(ready, "/message"))
 }
 
 /// When the kubelet stopped posting status. It reports its status every few minutes, and renews its lease every few
 /// seconds: the later of the two counts.
-fn stopped_posting(facts: &Facts, node: &Value) -> String {
+fn stopped_posting(facts: &Facts, node: &Value) -> Reason {
     let name = text(node, "/metadata/name");
     let lease = facts
         .of_kind("Lease")
@@ -140,13 +134,17 @@ fn stopped_posting(facts: &Facts, node: &Value) -> String {
         .into_iter()
         .chain(renewed.map(|at| at.time()))
         .max();
-    let last = last.map_or(String::new(), |at| {
-        let ago = human(facts.now.unix() - at.unix());
-        format!(" {ago} ago ({at})")
-    });
-    match facts.unread.contains("Lease") && renewed.is_none() {
-        true => format!("last posted node status{last}; its lease could not be read"),
-        false => format!("stopped posting status{last}"),
+    let is_unread = facts.unread.contains("Lease") && renewed.is_none();
+    let (stopped, unread) = match is_unread {
+        true => ("last posted node status", "; its lease could not be read"),
+        false => ("stopped posting status", ""),
+    };
+    match last {
+        None => Reason::from(format!("{stopped}{unread}")),
+        Some(at) => {
+            let ago = human(facts.now.unix() - at.unix());
+            Reason::from(format!("{stopped} {ago} ago")).with_detail(&format!(" ({at}){unread}"))
+        }
     }
 }
 
@@ -188,14 +186,8 @@ fn taint(taint: &Value) -> String {
     }
 }
 
-fn obstacle(facts: &Facts, condition: &Value, why: String) -> Obstacle {
-    Obstacle {
-        object: facts.name_of(&facts.object),
-        more: 0,
-        why,
-        since: time(condition, "/lastTransitionTime"),
-        passing: false,
-    }
+fn obstacle(facts: &Facts, condition: &Value, why: Reason) -> Obstacle {
+    Obstacle::of(&facts.object, why).since(time(condition, "/lastTransitionTime"))
 }
 
 /// The annotation of a simulated node whose kubelet `steersman node stop` has stopped.

@@ -10,14 +10,15 @@ use crate::facts::{Facts, controller_uid};
 use crate::json::{condition, list, number, text, time, truth};
 use crate::kinds::{Kind, Need};
 use crate::pod_state::{self, container_problem};
-use crate::time::{human, sentence, when};
+use crate::time::{due_at, human, reason, when};
+use crate::words::Reason;
 use crate::{Draft, Obstacle, State, devices, disruption, finalizers, help, node, storage};
 
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     pub cause: Cause,
-    pub why: String,
+    pub why: Reason,
     pub since: Option<Time>,
     /// It resolves by itself.
     pub passing: bool,
@@ -108,7 +109,7 @@ fn terminating(facts: &Facts, pod: &Value) -> Problem {
     if !held.is_empty() && late >= 0 {
         return Problem {
             cause: Cause::Held,
-            why: format!("is being deleted and held by {}", held.join(" and ")),
+            why: format!("is being deleted and held by {}", held.join(" and ")).into(),
             since,
             passing: false,
         };
@@ -116,18 +117,23 @@ fn terminating(facts: &Facts, pod: &Value) -> Problem {
     if late > CONFIRMS_WITHIN_SECONDS {
         return Problem {
             cause: Cause::NodeUnreachable,
-            why: format!("is being deleted, but node {node} does not confirm that it has stopped"),
+            why: format!("is being deleted, but node {node} does not confirm that it has stopped")
+                .into(),
             since,
             passing: false,
         };
     }
+    let why = match disrupted_by(facts, pod) {
+        None => due_at("is stopping; its grace period ends", due, facts.now),
+        Some(by) => {
+            let ends = when(due, facts.now);
+            Reason::from("is stopping")
+                .with_detail(&format!(" ({by}); its grace period ends {ends}"))
+        }
+    };
     Problem {
         cause: Cause::Terminating,
-        why: format!(
-            "is stopping{}; its grace period ends {}",
-            disrupted_by(facts, pod),
-            when(due, facts.now)
-        ),
+        why,
         // When it ends says more than how long it has been so.
         since: None,
         passing: true,
@@ -135,11 +141,8 @@ fn terminating(facts: &Facts, pod: &Value) -> Problem {
 }
 
 /// Whoever disrupted the pod says so: a taint, an eviction; and who takes its place after a preemption.
-fn disrupted_by(facts: &Facts, pod: &Value) -> String {
-    let held = condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True");
-    let Some(held) = held else {
-        return String::new();
-    };
+fn disrupted_by(facts: &Facts, pod: &Value) -> Option<String> {
+    let held = condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True")?;
     let node = text(pod, "/spec/nodeName");
     let is_its_heir = |other: &&Value| {
         let is_there = text(other, "/status/nominatedNodeName") == node
@@ -148,12 +151,10 @@ fn disrupted_by(facts: &Facts, pod: &Value) -> String {
     };
     let heirs = facts.of_kind("Pod").filter(is_its_heir);
     let newest = heirs.max_by_key(|other| text(other, "/metadata/creationTimestamp"));
-    match (text(held, "/reason"), newest) {
-        ("PreemptionByScheduler", Some(heir)) => {
-            format!(" (preempted for {})", facts.name_of(heir))
-        }
-        _ => format!(" ({})", text(held, "/message")),
-    }
+    Some(match (text(held, "/reason"), newest) {
+        ("PreemptionByScheduler", Some(heir)) => format!("preempted for {}", facts.name_of(heir)),
+        _ => text(held, "/message").to_owned(),
+    })
 }
 
 /// A pod that waits until those that it preempts have stopped.
@@ -181,17 +182,17 @@ fn preempting(facts: &Facts, pod: &Value) -> Option<String> {
 fn finished(pod: &Value) -> Problem {
     let phase = text(pod, "/status/phase");
     let (reason, message) = (text(pod, "/status/reason"), text(pod, "/status/message"));
-    let mut why = format!("has {}", phase.to_lowercase());
+    let mut why = Reason::from(format!("has {}", phase.to_lowercase()));
     for part in [reason, message] {
         if !part.is_empty() {
-            why = format!("{why}: {part}");
+            why = why.and(": ", part);
         }
     }
     let exited = pod_state::exited(pod).filter(|_| phase == "Failed" && reason.is_empty());
     let cause = match (phase, exited) {
         ("Succeeded", _) => Cause::Succeeded,
         (_, Some((container, said))) => {
-            why = format!("{why}: {said}");
+            why = why.and(": ", &said);
             Cause::Exited { container }
         }
         (_, None) => Cause::Failed,
@@ -210,7 +211,7 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
         .and_then(|held| time(held, "/lastTransitionTime"))
         .or_else(|| time(pod, "/metadata/creationTimestamp"));
     let message = scheduled.map_or("", |held| text(held, "/message"));
-    let of = |cause, why: String, passing| Problem {
+    let of = |cause, why: Reason, passing| Problem {
         cause,
         why,
         since,
@@ -225,21 +226,21 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
             "may not be scheduled yet: scheduling gate {}",
             gates.join(", ")
         );
-        return of(Cause::Gated, why, false);
+        return of(Cause::Gated, why.into(), false);
     }
     if let Some(cause) = missing_claim(facts, pod) {
         let why = match &cause {
-            Cause::NoClaim(claim) => format!("its claim {claim} does not exist"),
+            Cause::NoClaim(claim) => format!("its claim {claim} does not exist").into(),
             Cause::Claim(claim) => match waits_of_claim(facts, claim) {
-                Some(wait) => format!("its claim {claim} is not bound: it {wait}"),
-                None => format!("its claim {claim} is not bound"),
+                Some(wait) => wait.after(&format!("its claim {claim} is not bound: it ")),
+                None => format!("its claim {claim} is not bound").into(),
             },
-            _ => String::new(),
+            _ => Reason::from(""),
         };
-        return of(cause, format!("cannot be scheduled: {why}"), false);
+        return of(cause, why.after("cannot be scheduled: "), false);
     }
     if let Some(why) = preempting(facts, pod) {
-        return of(Cause::Unscheduled, why, true);
+        return of(Cause::Unscheduled, why.into(), true);
     }
     let events = facts.messages(pod, "FailedScheduling");
     let message = match message {
@@ -252,22 +253,23 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
             Unclaimed::NoDevices(why) => (Cause::NoDevices, why),
         };
         if !message.is_empty() {
-            why = format!("{why}; the scheduler says: {message}");
+            why = why.and("; the scheduler says: ", message);
         }
-        return of(cause, format!("cannot be scheduled: {why}"), false);
+        return of(cause, why.after("cannot be scheduled: "), false);
     }
     let scheduler = text(pod, "/spec/schedulerName");
     if message.is_empty() && !matches!(scheduler, "" | DEFAULT_SCHEDULER) {
         let why = format!("waits for the scheduler {scheduler}, which has not tried it yet");
-        return of(Cause::OtherScheduler, why, false);
+        return of(Cause::OtherScheduler, why.into(), false);
     }
     if message.is_empty() {
-        let why = "waits for the scheduler, which has not tried it yet".to_owned();
-        return of(Cause::Unscheduled, why, true);
+        let why = "waits for the scheduler, which has not tried it yet";
+        return of(Cause::Unscheduled, why.into(), true);
     }
+    let why = Reason::quoting("cannot be scheduled: ", message);
     of(
         Cause::Unschedulable,
-        format!("cannot be scheduled: {message}{}", keeps_away(pod, message)),
+        why.with_detail(&keeps_away(pod, message)),
         false,
     )
 }
@@ -298,10 +300,10 @@ fn keeps_away(pod: &Value, message: &str) -> String {
     }
 }
 
-fn waits_of_claim(facts: &Facts, name: &str) -> Option<String> {
+fn waits_of_claim(facts: &Facts, name: &str) -> Option<Reason> {
     let mut claims = facts.of_kind("PersistentVolumeClaim");
     let claim = claims.find(|claim| text(claim, "/metadata/name") == name)?;
-    storage::waits(facts, claim).map(|wait| sentence(&wait, facts.now))
+    storage::waits(facts, claim).map(|wait| reason(&wait, facts.now))
 }
 
 /// The first claim of the pod that is not bound, or not there at all, as far as claims could be read.
@@ -335,7 +337,7 @@ fn node_problem(facts: &Facts, pod: &Value) -> Option<Problem> {
     let ready = condition(node, "Ready")?;
     Some(Problem {
         cause: Cause::NodeUnreachable,
-        why: format!("is not ready: {}", node::problem(facts, node)?),
+        why: node::problem(facts, node)?.after("is not ready: "),
         since: time(ready, "/lastTransitionTime"),
         passing: false,
     })
@@ -346,10 +348,8 @@ fn too_young(facts: &Facts, ready: &Value, min_ready_seconds: i64) -> Option<Pro
     let due = Time::from_unix(since.unix() + min_ready_seconds);
     (due > facts.now).then(|| Problem {
         cause: Cause::Young,
-        why: format!(
-            "is ready, and available {}: minReadySeconds is {min_ready_seconds}",
-            when(due, facts.now)
-        ),
+        why: due_at("is ready, and available", due, facts.now)
+            .with_detail(&format!(": minReadySeconds is {min_ready_seconds}")),
         since: None,
         passing: true,
     })
@@ -364,7 +364,7 @@ fn readiness_gate(pod: &Value) -> Option<Problem> {
         .filter(|type_| !open(type_));
     closed.next().map(|type_| Problem {
         cause: Cause::Gate,
-        why: format!("is not ready: its readiness gate {type_} is not true, which somebody outside has to set"),
+        why: format!("is not ready: its readiness gate {type_} is not true, which somebody outside has to set").into(),
         since: condition(pod, "Ready").and_then(|held| time(held, "/lastTransitionTime")),
         passing: false,
     })
@@ -384,7 +384,7 @@ fn volume_problem(facts: &Facts, pod: &Value) -> Option<Problem> {
     } = storage::unattached(facts, pod)?;
     Some(Problem {
         cause: Cause::Mount,
-        why: format!("cannot start: {why}"),
+        why: why.after("cannot start: "),
         since: time(pod, "/metadata/creationTimestamp").filter(|_| !is_timed),
         passing,
     })
@@ -397,7 +397,7 @@ fn starting(facts: &Facts, pod: &Value) -> Problem {
     if let Some(message) = facts.messages(pod, "FailedMount").first() {
         return Problem {
             cause: Cause::Mount,
-            why: format!("cannot mount its volumes: {message}"),
+            why: Reason::quoting("cannot mount its volumes: ", message),
             since,
             passing: false,
         };
@@ -407,11 +407,11 @@ fn starting(facts: &Facts, pod: &Value) -> Problem {
         true => {
             let message = ready.map_or("", |held| text(held, "/message"));
             match message {
-                "" => "runs and is not ready".to_owned(),
-                message => format!("runs and is not ready: {message}"),
+                "" => Reason::from("runs and is not ready"),
+                message => Reason::quoting("runs and is not ready: ", message),
             }
         }
-        false => format!("is starting on {node}"),
+        false => format!("is starting on {node}").into(),
     };
     Problem {
         cause: if runs {
@@ -428,14 +428,10 @@ fn starting(facts: &Facts, pod: &Value) -> Problem {
 }
 
 impl Problem {
-    pub(crate) fn obstacle(self, facts: &Facts, pod: &Value) -> Obstacle {
-        Obstacle {
-            object: facts.name_of(pod),
-            more: 0,
-            why: self.why,
-            since: self.since,
-            passing: self.passing,
-        }
+    pub(crate) fn obstacle(self, pod: &Value) -> Obstacle {
+        Obstacle::of(pod, self.why)
+            .since(self.since)
+            .passing(self.passing)
     }
 }
 
@@ -485,13 +481,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         None => match devices::tainted(facts, pod) {
             None => draft.conclude(State::Settled, "runs and is ready"),
             Some(told) => {
-                draft.in_the_way(Obstacle {
-                    object: facts.name_of(pod),
-                    more: 0,
-                    why: told.clone(),
-                    since: None,
-                    passing: false,
-                });
+                draft.in_the_way(Obstacle::of(pod, told.clone()));
                 draft.conclude(State::Progressing, format!("runs and is ready, but {told}"));
             }
         },
@@ -505,7 +495,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
             let age = since.map_or(String::new(), |since| format!(" (for {})", human(since)));
             draft.conclude(state, format!("{}{age}", problem.why));
             draft.offer(help::for_pod(facts, pod, &problem.cause));
-            draft.in_the_way(problem.obstacle(facts, pod));
+            draft.in_the_way(problem.obstacle(pod).in_verdict());
         }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{list, number, text, time, truth};
 use crate::pod::{Cause, Problem};
+use crate::words::Reason;
 
 /// The first container that is in problem: init containers first, as they run first.
 pub(crate) fn container_problem(facts: &Facts, pod: &Value) -> Option<Problem> {
@@ -41,13 +42,13 @@ fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Optio
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
             let image = text(status, "/image");
             let container = name.to_owned();
-            let detail = pull_error(facts, pod, message);
-            let why = format!("{called} cannot pull image {image:?}: {reason}{detail}");
+            let why = Reason::from(format!("{called} cannot pull image {image:?}: {reason}"));
+            let why = why.with_detail(&pull_error(facts, pod, message));
             of(Cause::Image { container }, why, since, false)
         }
         "CrashLoopBackOff" => crash(status, &called, name, since),
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            let why = format!("{called} cannot be started: {message}");
+            let why = Reason::quoting(&format!("{called} cannot be started: "), message);
             of(Cause::Configuration, why, since, false)
         }
         _ if !text(status, "/state/terminated/reason").is_empty() && !init => {
@@ -57,7 +58,7 @@ fn of_container(facts: &Facts, pod: &Value, status: &Value, init: bool) -> Optio
                 ended(status, "state")
             );
             let container = name.to_owned();
-            of(Cause::Crash { container }, why, since, false)
+            of(Cause::Crash { container }, why.into(), since, false)
         }
         _ if init && number(status, "/state/terminated/exitCode") != 0 => {
             crash(status, &called, name, since)
@@ -111,7 +112,8 @@ fn crash(status: &Value, called: &str, name: &str, since: Option<Time>) -> Optio
             "{called} keeps crashing: exit code {code}{}, started {}",
             ended(status, from),
             counted(restarts + 1, "time")
-        ),
+        )
+        .into(),
         since,
         passing: false,
     })
@@ -142,10 +144,13 @@ fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -
     let why = match failure {
         // A command that fails without a word leaves nothing after the colon.
         Some(message) if message.trim_end().ends_with(':') => {
-            format!("{called} runs, but its {kind_text} probe fails")
+            Reason::from(format!("{called} runs, but its {kind_text} probe fails"))
         }
-        Some(message) => format!("{called} runs, but its {kind_text} probe fails: {message}"),
-        None => format!("{called} runs, and its {kind_text} probe has not succeeded yet"),
+        Some(message) => {
+            let fails = format!("{called} runs, but its {kind_text} probe fails: ");
+            Reason::quoting(&fails, message)
+        }
+        None => format!("{called} runs, and its {kind_text} probe has not succeeded yet").into(),
     };
     Some(Problem {
         cause: Cause::Probe {

@@ -61,8 +61,7 @@ impl Explanation {
         let obstacles: Vec<String> = self
             .in_the_way
             .iter()
-            // The first line says it already.
-            .filter(|one| one.object != self.object || !self.verdict.starts_with(&one.why))
+            .filter(|one| !one.in_verdict)
             .map(|obstacle| obstacle.text(now))
             .collect();
         section(out, "in the way", &obstacles);

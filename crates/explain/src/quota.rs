@@ -4,6 +4,7 @@ use api::Resource;
 use std::collections::BTreeMap;
 
 use api::Amounts;
+use api::decision::reasons;
 use api::kinds::ResourceQuota;
 use serde::Deserialize;
 use serde_json::Value;
@@ -45,29 +46,19 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     };
     let none = Amounts::new();
     let used = quota.status.used.as_ref().unwrap_or(&none);
+    let refuses = said_of_exhausted(facts);
+    draft.see_decisions(|line| line.reason != reasons::EXHAUSTED);
     for (name, most) in hard {
-        let said = match used.get(name) {
+        draft.sees(match used.get(name) {
+            Some(used) if used >= most && !refuses.is_empty() => {
+                format!("{name}: {used} of {most} used: {refuses}")
+            }
             Some(used) => format!("{name}: {used} of {most} used"),
             None => format!("{name}: not counted, so it limits nothing"),
-        };
-        // The controller may have said the same.
-        if !draft
-            .explanation
-            .sees
-            .iter()
-            .any(|seen| seen.starts_with(&said))
-        {
-            draft.sees(said);
-        }
+        });
     }
     for (object, why) in refused(facts) {
-        draft.in_the_way(Obstacle {
-            object,
-            more: 0,
-            why,
-            since: None,
-            passing: false,
-        });
+        draft.in_the_way(Obstacle::named(object.0, object.1, why));
     }
     if *hard != quota.spec.hard {
         let why =
@@ -97,6 +88,15 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     }
 }
 
+/// What the controller says of a resource that is used up.
+fn said_of_exhausted(facts: &Facts) -> String {
+    let decided = facts.decisions_about(&facts.object);
+    let last = decided.iter().filter_map(|one| one.decisions.last());
+    let mut lines = last.flat_map(|decision| decision.lines.iter());
+    let line = lines.find(|line| line.reason == reasons::EXHAUSTED);
+    line.map_or(String::new(), |line| line.why.to_string())
+}
+
 /// `pods 2 of 2`
 fn exhausted(hard: &Amounts, used: &Amounts) -> String {
     let full = hard.iter().filter_map(|(name, most)| {
@@ -110,12 +110,16 @@ fn exhausted(hard: &Amounts, used: &Amounts) -> String {
 const REFUSED_WITHIN_SECONDS: i64 = 20 * 60;
 
 /// Who was refused by this quota lately, and with which words: events tell.
-fn refused(facts: &Facts) -> BTreeMap<String, String> {
+fn refused(facts: &Facts) -> BTreeMap<(&str, &str), String> {
     let name = text(&facts.object, "/metadata/name");
     let words = [
         format!("exceeded quota: {name}, "),
         format!("failed quota: {name}: "),
     ];
+    fn object(event: &Value) -> (&str, &str) {
+        let text = |field| text(event, field);
+        (text("/involvedObject/kind"), text("/involvedObject/name"))
+    }
     let told = |event: &Value| {
         let last = time(event, "/lastTimestamp");
         if last.is_some_and(|at| facts.now.unix() - at.unix() > REFUSED_WITHIN_SECONDS) {
@@ -123,14 +127,14 @@ fn refused(facts: &Facts) -> BTreeMap<String, String> {
         }
         let message = text(event, "/message");
         let why = words.iter().find_map(|words| message.split(words).nth(1))?;
-        let kind = text(event, "/involvedObject/kind").to_lowercase();
-        let object = format!("{kind}/{}", text(event, "/involvedObject/name"));
-        Some((object, format!("was refused: {why}")))
+        Some(format!("was refused: {why}"))
     };
     // Each try of the same object leaves an event.
     let mut found = BTreeMap::new();
-    for (object, why) in facts.events.iter().filter_map(told) {
-        found.entry(object).or_insert(why);
+    for event in &facts.events {
+        if let Some(why) = told(event) {
+            found.entry(object(event)).or_insert(why);
+        }
     }
     found
 }

@@ -9,7 +9,7 @@ use crate::facts::{Facts, id_of, kind_of};
 use crate::json::{condition, labels, number, selector_of, text, time};
 use crate::kinds::{Kind, Need};
 use crate::pod::{Cause, problem};
-use crate::words::short;
+use crate::words::Reason;
 use crate::{Draft, Obstacle, State, disruption, help};
 
 /// Two workloads of one namespace that select each other's pods.
@@ -97,8 +97,12 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
 
 /// What is said when the API server refuses pods: the refusal is the first obstacle.
 pub(crate) fn conclude_refused(draft: &mut Draft<'_>) {
-    let first = draft.explanation.in_the_way.first();
-    let why = first.map_or_else(String::new, |first| short(&first.why));
+    let own = draft.explanation.object.clone();
+    let first = draft.explanation.in_the_way.first_mut();
+    let why = first.map_or_else(String::new, |first| {
+        first.in_verdict = first.object == own && first.why.is_short();
+        first.why.headline().to_owned()
+    });
     draft.conclude(State::Stuck, why);
 }
 
@@ -112,12 +116,12 @@ pub(crate) fn conclude_by_pods(draft: &mut Draft<'_>, stuck: bool, available: i6
         (true, Some(first)) => {
             draft.conclude(
                 State::Stuck,
-                format!("{count}; {} {}", first.object, short(&first.why)),
+                format!("{count}; {} {}", first.object, first.why.headline()),
             );
         }
         (false, Some(first)) => draft.conclude_progressing(
             &count,
-            format!("{count}; {} {}", first.object, short(&first.why)),
+            format!("{count}; {} {}", first.object, first.why.headline()),
         ),
         (_, None) => draft.conclude_progressing(&count, count.clone()),
     }
@@ -194,27 +198,21 @@ pub(crate) fn note_refusal_of(
         .or(refused.and_then(|refused| refused.failure.as_deref()))
         .or(event);
     let Some(message) = message else {
-        draft
-            .explanation
-            .in_the_way
-            .extend(failed.map(|failed| Obstacle {
-                object: facts.name_of(set),
-                more: 0,
-                why: reconcile_fails(&failed),
-                since: None,
-                // The next attempt may succeed.
-                passing: failed.count == 1,
-            }));
+        draft.explanation.in_the_way.extend(
+            failed.map(|failed| {
+                Obstacle::of(set, reconcile_fails(&failed)).passing(failed.count == 1)
+            }),
+        );
         return false;
     };
     draft.offer(help::refused(facts, message));
-    draft.in_the_way(Obstacle {
-        object: facts.name_of(set),
-        more: 0,
-        why: format!("cannot create pods: {}", without_prefix(message)),
-        since: failure.and_then(|held| time(held, "/lastTransitionTime")),
-        passing: false,
-    });
+    draft.in_the_way(
+        Obstacle::of(
+            set,
+            Reason::quoting("cannot create pods: ", without_prefix(message)),
+        )
+        .since(failure.and_then(|held| time(held, "/lastTransitionTime"))),
+    );
     true
 }
 
@@ -239,10 +237,10 @@ fn creates_pods(decision: &Decision) -> bool {
     decision.lines.iter().any(creates)
 }
 
-fn reconcile_fails(decision: &Decision) -> String {
+fn reconcile_fails(decision: &Decision) -> Reason {
     let fails = agree(decision.count, "fails", "keeps failing");
     let why = decision.failure.as_deref().unwrap_or_default();
-    format!("reconcile {fails}: {why}")
+    Reason::quoting(&format!("reconcile {fails}: "), why)
 }
 
 /// The reason alone, without what everybody knows already.
@@ -269,7 +267,7 @@ pub(crate) fn note_pods(facts: &Facts, set: &Value, draft: &mut Draft<'_>) -> bo
         if !problem.passing || problem.cause == Cause::Unready {
             draft.offer(help::for_pod(facts, pod, &problem.cause));
         }
-        draft.in_the_way(problem.obstacle(facts, pod));
+        draft.in_the_way(problem.obstacle(pod));
     }
     stuck
 }
@@ -291,7 +289,7 @@ pub(crate) fn note_old_pods(facts: &Facts, set: &Value, draft: &mut Draft<'_>) -
             }
             _ => problem.passing = true,
         }
-        draft.in_the_way(problem.obstacle(facts, pod));
+        draft.in_the_way(problem.obstacle(pod));
     }
     held
 }

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{list, text, time};
 use crate::kinds::{Kind, Need};
-use crate::time::{human, sentence};
+use crate::time::{human, reason, sentence};
+use crate::words::Reason;
 use crate::{Draft, Obstacle, State, help};
 
 /// How many users are named.
@@ -190,7 +191,7 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
             _ => true,
         };
         return Some(Unattached {
-            why: sentence(line, facts.now),
+            why: reason(line, facts.now),
             passing: is_passing,
             is_timed: line.until.is_some(),
         });
@@ -199,7 +200,7 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
     let is_attached = !facts.messages(pod, "SuccessfulAttachVolume").is_empty();
     let message = events.first().filter(|_| !is_attached)?;
     Some(Unattached {
-        why: (*message).to_owned(),
+        why: Reason::quoting("", message),
         passing: false,
         is_timed: false,
     })
@@ -227,7 +228,7 @@ pub(crate) fn holder<'a>(facts: &'a Facts, pod: &Value) -> Option<&'a Value> {
 
 /// A volume that keeps a pod from starting.
 pub(crate) struct Unattached {
-    pub why: String,
+    pub why: Reason,
     /// It resolves by itself.
     pub passing: bool,
     /// The sentence says until when.
@@ -331,28 +332,22 @@ pub(crate) fn note_users(facts: &Facts, draft: &mut Draft<'_>) {
                 let command = format!("delete pod {}", text(pod, "/metadata/name"));
                 let why = "allows the claim to be deleted, if the pod is not needed any more";
                 draft.offer(help::on(facts, &command, why));
-                draft.in_the_way(used_by(facts, pod, format!("uses it on node {node}")));
+                draft.in_the_way(used_by(pod, format!("uses it on node {node}")));
             }
         }
         "PersistentVolume" => {
             let uid = text(object, "/spec/claimRef/uid");
             let mut claims = facts.of_kind("PersistentVolumeClaim");
             if let Some(claim) = claims.find(|claim| text(claim, "/metadata/uid") == uid) {
-                draft.in_the_way(used_by(facts, claim, "is bound to it".to_owned()));
+                draft.in_the_way(used_by(claim, "is bound to it".to_owned()));
             }
         }
         _ => {}
     }
 }
 
-fn used_by(facts: &Facts, user: &Value, why: String) -> Obstacle {
-    Obstacle {
-        object: facts.name_of(user),
-        more: 0,
-        why,
-        since: None,
-        passing: false,
-    }
+fn used_by(user: &Value, why: String) -> Obstacle {
+    Obstacle::of(user, why)
 }
 
 /// The pods that name a claim, also as one that was created for them.

@@ -3,6 +3,8 @@
 use api::Time;
 use api::decision::Line;
 
+use crate::words::Reason;
+
 /// `45s`, `3m20s`, `2h`, `5d`: two units at most, and one where the second would not matter.
 pub fn human(seconds: i64) -> String {
     let two = |major: i64, unit: &str, minor: i64, minor_unit: &str| match minor {
@@ -32,15 +34,30 @@ pub(crate) fn relative(at: Time, now: Time) -> String {
 
 /// `progress deadline in 9m35s (09:43:07Z): 2 new pods are not available yet`
 pub(crate) fn sentence(line: &Line, now: Time) -> String {
-    let mut text = line.what.to_string();
-    if let Some(at) = line.until {
-        let due = if at > now { "" } else { ", due" };
-        text = format!("{text}{due} {}", when(at, now));
+    reason(line, now).to_string()
+}
+
+/// The same, of which a headline has no more than what is due and how soon.
+pub(crate) fn reason(line: &Line, now: Time) -> Reason {
+    let (what, why) = (&line.what, &*line.why);
+    let Some(at) = line.until else {
+        return match why {
+            "" => Reason::from(what.to_string()),
+            why => Reason::quoting(&format!("{what}: "), why),
+        };
+    };
+    let due = if at > now { "" } else { ", due" };
+    let told = due_at(&format!("{what}{due}"), at, now);
+    match why {
+        "" => told,
+        why => told.with_detail(&format!(": {why}")),
     }
-    match &*line.why {
-        "" => text,
-        why => format!("{text}: {why}"),
-    }
+}
+
+/// What happens `in 9m35s (09:43:07Z)`.
+pub(crate) fn due_at(what: &str, at: Time, now: Time) -> Reason {
+    let told = Reason::from(format!("{what} {}", relative(at, now)));
+    told.with_detail(&format!(" ({})", clock(at, now)))
 }
 
 /// `in 9m35s (09:43:07Z)`

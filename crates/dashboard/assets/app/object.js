@@ -69,7 +69,7 @@ function Why({ why }) {
     ["Sees", why.sees ?? []],
     ["Waits", why.waits ?? []],
     // The verdict says it already.
-    ["In the way", (why.inTheWay ?? []).filter((/** @type {any} */ one) => one.object !== why.object || !why.verdict.startsWith(one.why)).map((/** @type {any} */ one) => `${one.object}${one.more ? ` and ${one.more} more` : ""}: ${one.why}`)],
+    ["In the way", (why.inTheWay ?? []).filter((/** @type {any} */ one) => !one.inVerdict).map((/** @type {any} */ one) => `${one.object}${one.more ? ` and ${one.more} more` : ""}: ${one.why}`)],
   ];
   return html`<section class=${`panel why-panel ${why.state}`} aria-label="Why">
     <p class="why"><span class=${`mark ${why.state}`} role="img" aria-label=${why.state}></span> <span class="words">${why.verdict}</span></p>

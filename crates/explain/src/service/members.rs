@@ -7,6 +7,7 @@ use crate::facts::Facts;
 use crate::help::{self, Help};
 use crate::json::{condition, list, selector_of, text, truth};
 use crate::pod::{Cause, problem};
+use crate::words::Reason;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -21,7 +22,7 @@ pub(super) struct Member<'a> {
     pub pod: &'a Value,
     pub standing: Standing,
     pub since: Option<Time>,
-    why: String,
+    why: Reason,
     passing: bool,
     cause: Option<Cause>,
     /// It has no port of the name that the Service sends to.
@@ -29,7 +30,7 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    pub(super) fn why(&self) -> &str {
+    pub(super) fn why(&self) -> &Reason {
         &self.why
     }
 
@@ -68,7 +69,7 @@ pub(super) fn members<'a>(facts: &'a Facts, service: &Value) -> Vec<Member<'a>> 
 }
 
 fn member<'a>(facts: &Facts, service: &Value, pod: &'a Value) -> Member<'a> {
-    let of = |standing, why: String, passing| Member {
+    let of = |standing, why: Reason, passing| Member {
         pod,
         standing,
         since: None,
@@ -84,12 +85,12 @@ fn member<'a>(facts: &Facts, service: &Value, pod: &'a Value) -> Member<'a> {
             problem.map(|problem| (problem.why, problem.since, problem.passing, problem.cause));
         let (why, since, passing, cause) = match problem {
             Some((why, since, passing, cause)) => (
-                format!("has no IP address: {why}"),
+                why.after("has no IP address: "),
                 since,
                 passing,
                 Some(cause),
             ),
-            None => ("has no IP address yet".to_owned(), None, true, None),
+            None => (Reason::from("has no IP address yet"), None, true, None),
         };
         return Member {
             since,
@@ -99,7 +100,7 @@ fn member<'a>(facts: &Facts, service: &Value, pod: &'a Value) -> Member<'a> {
     }
     if let Some(families) = missing_family(service, &addresses) {
         let why = format!("is left out: it has no {families} address");
-        return of(Standing::LeftOut, why, false);
+        return of(Standing::LeftOut, why.into(), false);
     }
     let publishes_all = truth(service, "/spec/publishNotReadyAddresses");
     let is_ready = condition(pod, "Ready").is_some_and(|held| text(held, "/status") == "True");
@@ -114,9 +115,9 @@ fn member<'a>(facts: &Facts, service: &Value, pod: &'a Value) -> Member<'a> {
     match missing_port(service, pod) {
         Some(why) => Member {
             lacks_port: true,
-            ..of(Standing::LeftOut, why, false)
+            ..of(Standing::LeftOut, why.into(), false)
         },
-        None => of(Standing::Ready, String::new(), true),
+        None => of(Standing::Ready, Reason::from(""), true),
     }
 }
 

@@ -12,8 +12,6 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{labels, list, selector_of, text};
 use crate::kinds::{Kind, Need};
-use crate::time::sentence;
-use crate::words::short;
 use crate::{Draft, Obstacle, State, help};
 use members::{Member, Standing, members};
 
@@ -49,7 +47,10 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         draft.wants(line);
     }
     let slices = slices::of(facts, service);
-    see_decisions(facts, !slices.is_empty(), draft);
+    draft.see_decisions(|line| {
+        let is_said_by_slices = !slices.is_empty() && line.reason == reasons::PUBLISHES;
+        !SAID_BY_PODS.contains(&&*line.reason) && !is_said_by_slices
+    });
     for line in slices::publishers(service, &slices) {
         draft.sees(line);
     }
@@ -154,7 +155,7 @@ fn by_members(facts: &Facts, members: &[Member<'_>], ready: usize) -> Verdict {
         Some(member) => format!(
             "{count}; {} {}",
             facts.name_of(member.pod),
-            short(member.why())
+            member.why().headline()
         ),
     };
     Verdict { state, text }
@@ -201,35 +202,17 @@ fn port_leads(port: &Value) -> String {
     format!("port {number} ({name}) to port {target}")
 }
 
-/// What controllers last said of the Service, but for what its pods and slices show with more detail.
-fn see_decisions(facts: &Facts, has_slices: bool, draft: &mut Draft<'_>) {
-    draft.explanation.sees.clear();
-    let decided = facts.decisions_about(&facts.object);
-    let last = decided.iter().filter_map(|one| one.decisions.last());
-    for line in last.flat_map(|decision| decision.lines.iter()) {
-        let is_said_below = SAID_BY_PODS.contains(&&*line.reason)
-            || has_slices && line.reason == reasons::PUBLISHES
-            || line.class != api::decision::Class::States;
-        let told = sentence(line, facts.now);
-        if !is_said_below && !draft.explanation.sees.contains(&told) {
-            draft.explanation.sees.push(told);
-        }
-    }
-}
-
 fn note_members(facts: &Facts, draft: &mut Draft<'_>) {
     let members = members(facts, &facts.object);
     for member in members
         .iter()
         .filter(|member| member.standing != Standing::Ready)
     {
-        draft.in_the_way(Obstacle {
-            object: facts.name_of(member.pod),
-            more: 0,
-            why: member.why().to_owned(),
-            since: member.since,
-            passing: member.is_passing(),
-        });
+        draft.in_the_way(
+            Obstacle::of(member.pod, member.why().clone())
+                .since(member.since)
+                .passing(member.is_passing()),
+        );
         if !member.is_passing() {
             draft.offer(member.help(facts));
         }
@@ -271,13 +254,11 @@ fn note_address(facts: &Facts, draft: &mut Draft<'_>) {
         Some(message) => format!("has no external address: {message}"),
         None => format!("has no external address: {whose} has given none yet"),
     };
-    draft.in_the_way(Obstacle {
-        object: draft.explanation.object.clone(),
-        more: 0,
-        why,
-        since: crate::json::time(service, "/metadata/creationTimestamp"),
-        passing: failures.is_empty(),
-    });
+    draft.in_the_way(
+        Obstacle::of(&facts.object, why)
+            .since(crate::json::time(service, "/metadata/creationTimestamp"))
+            .passing(failures.is_empty()),
+    );
 }
 
 /// Nobody is selected: whose labels come nearest, and what to write where there is no selector at all.

@@ -395,3 +395,31 @@ status: {phase: Running, conditions: [{type: DisruptionTarget, status: 'True', r
         expect!["is stopping (preempted for pod/big); its grace period ends in 20s (12:00:20Z)"],
     );
 }
+
+/// What is wrong with a pod is its verdict, and is not in its own way as well.
+#[test]
+fn a_pod_says_what_is_wrong_with_it_once() {
+    check(
+        "
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {nodeName: n1, containers: [{name: main, image: 'web:bad'}]}
+status:
+  phase: Pending
+  containerStatuses:
+  - {name: main, image: 'web:bad', state: {waiting: {reason: ErrImagePull, message: no such image}}}",
+        expect![[r#"
+            pod/web in shop: container main cannot pull image "web:bad": ErrImagePull (no such image)
+
+            wants       to run web:bad
+
+            sees        phase Pending, on n1
+                        not managed by a controller; nothing will recreate it
+
+            would help  kubectl describe pod web -n shop
+                        shows what the registry answered
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}

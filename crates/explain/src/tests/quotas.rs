@@ -114,3 +114,30 @@ lastTimestamp: '{at}'"
         expect!["has room for more of everything"],
     );
 }
+
+#[test]
+fn what_the_controller_says_of_a_resource_is_said_once() {
+    check(
+        "
+kind: ResourceQuota
+metadata: {name: few, namespace: shop, uid: q}
+spec: {hard: {pods: 2}}
+status: {hard: {pods: 2}, used: {pods: 2}}
+---
+controller: resourcequota-controller
+object: {kind: ResourceQuota, namespace: shop, name: few}
+lines:
+- {class: states, reason: Uncountable, what: x is not counted}
+- {class: states, reason: Exhausted, what: '2 pods are 2', why: what would use more is refused}",
+        expect![[r#"
+            resourcequota/few in shop: is used up: pods 2 of 2
+
+            wants       no more than pods=2
+
+            sees        x is not counted
+                        pods: 2 of 2 used: what would use more is refused
+
+            Source: the controllers themselves, at https://here.
+        "#]],
+    );
+}

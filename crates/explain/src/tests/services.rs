@@ -430,7 +430,7 @@ lines: [{class: states, reason: NotReady, what: publishes b as not ready, hint: 
     check(
         &format!("{SERVICE}{over_udp}{hinted}"),
         expect![[r#"
-        the only pod that it selects takes no traffic; pod/a has no TCP port named web: it has web
-        compare spec.ports[].targetPort with the names and protocols of the pods' ports"#]],
+            the only pod that it selects takes no traffic; pod/a has no TCP port named web: it has web (UDP)
+            compare spec.ports[].targetPort with the names and protocols of the pods' ports"#]],
     );
 }
