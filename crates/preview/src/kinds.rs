@@ -33,6 +33,8 @@ pub(crate) struct Completion {
     pub(crate) wanted: fn(&Value) -> i64,
     /// What the pods of the current template carry; none where the kind tells no templates apart.
     pub(crate) current_hash: fn(&Gathered, &Value) -> Option<String>,
+    /// How many pods have the current template, where others may be meant to keep the old one.
+    pub(crate) updated: fn(&Value) -> Option<i64>,
     /// What a drain takes away from it is replaced, so that it is complete again.
     pub(crate) recovers: bool,
     pub(crate) listen: fn(&Log, &Informers),
@@ -45,6 +47,7 @@ static KINDS: [Kind; 9] = [
             is_complete: rollout::is_deployment_complete,
             wanted: rollout::replicas,
             current_hash: Gathered::hash_of_deployment,
+            updated: keep_none,
             recovers: true,
             listen: Log::listen_to_deployments,
         }),
@@ -55,6 +58,7 @@ static KINDS: [Kind; 9] = [
             is_complete: rollout::is_replica_set_complete,
             wanted: rollout::replicas,
             current_hash: no_templates,
+            updated: keep_none,
             recovers: true,
             listen: Log::listen_to_sets,
         }),
@@ -65,6 +69,7 @@ static KINDS: [Kind; 9] = [
             is_complete: rollout::is_replica_set_complete,
             wanted: rollout::replicas,
             current_hash: no_templates,
+            updated: keep_none,
             recovers: true,
             listen: Log::listen_to_status::<ReplicationController>,
         }),
@@ -75,6 +80,7 @@ static KINDS: [Kind; 9] = [
             is_complete: rollout::is_stateful_set_complete,
             wanted: rollout::replicas,
             current_hash: |_, set| Some(text(set, "/status/updateRevision").to_owned()),
+            updated: rollout::updated_of_stateful_set,
             recovers: true,
             listen: Log::listen_to_status::<StatefulSet>,
         }),
@@ -85,6 +91,7 @@ static KINDS: [Kind; 9] = [
             is_complete: rollout::is_daemon_set_complete,
             wanted: rollout::nodes_wanted,
             current_hash: Gathered::hash_of_daemon_set,
+            updated: |set| Some(rollout::updated_of_daemon_set(set)),
             recovers: true,
             listen: Log::listen_to_status::<DaemonSet>,
         }),
@@ -95,6 +102,7 @@ static KINDS: [Kind; 9] = [
             is_complete: rollout::is_job_complete,
             wanted: rollout::completions,
             current_hash: no_templates,
+            updated: keep_none,
             // It has its own end.
             recovers: false,
             listen: Log::listen_to_jobs,
@@ -106,6 +114,7 @@ static KINDS: [Kind; 9] = [
             is_complete: rollout::is_pod_complete,
             wanted: rollout::replicas,
             current_hash: no_templates,
+            updated: keep_none,
             // One that nobody owns goes for good.
             recovers: false,
             listen: Log::listen_to_pods,
@@ -122,6 +131,10 @@ static KINDS: [Kind; 9] = [
 ];
 
 fn no_templates(_: &Gathered, _: &Value) -> Option<String> {
+    None
+}
+
+fn keep_none(_: &Value) -> Option<i64> {
     None
 }
 

@@ -405,14 +405,11 @@ fn kept_old(object: &Value, wanted: i32) -> Vec<String> {
     let text = |pointer: &str| crate::facts::text(object, pointer);
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     let is_on_delete = text("/spec/updateStrategy/type") == "OnDelete";
-    let (kind, name) = (text("/kind"), text("/metadata/name"));
-    let updated = match kind {
-        "StatefulSet" if text("/status/currentRevision") != text("/status/updateRevision") => {
-            number("/status/updatedReplicas")
-        }
-        "DaemonSet" => number("/status/updatedNumberScheduled"),
-        _ => return Vec::new(),
+    let completion = Kind::of(object).and_then(Kind::completion);
+    let Some(updated) = completion.and_then(|completion| (completion.updated)(object)) else {
+        return Vec::new();
     };
+    let name = text("/metadata/name");
     let old = i64::from(wanted) - updated;
     let partition = number("/spec/updateStrategy/rollingUpdate/partition");
     match (is_on_delete, old) {
@@ -423,7 +420,7 @@ fn kept_old(object: &Value, wanted: i32) -> Vec<String> {
             agree(old, "keeps", "keep"),
             agree(old, "it", "them")
         )],
-        (false, old) if kind == "StatefulSet" && partition > 0 => {
+        (false, old) if partition > 0 => {
             let first = number("/spec/ordinals/start");
             let names = match old {
                 1 => format!("{name}-{first} keeps"),

@@ -103,7 +103,18 @@ pub(crate) fn is_daemon_set_complete(object: &Value) -> bool {
     let wanted = nodes_wanted(object);
     is_seen(object)
         && number(object, "/status/numberAvailable") >= wanted
-        && (is_on_delete(object) || number(object, "/status/updatedNumberScheduled") >= wanted)
+        && (is_on_delete(object) || updated_of_daemon_set(object) >= wanted)
+}
+
+pub(crate) fn updated_of_daemon_set(object: &Value) -> i64 {
+    number(object, "/status/updatedNumberScheduled")
+}
+
+/// Without a rollout in progress all pods have the current template.
+pub(crate) fn updated_of_stateful_set(object: &Value) -> Option<i64> {
+    let is_rolling =
+        text(object, "/status/currentRevision") != text(object, "/status/updateRevision");
+    is_rolling.then(|| number(object, "/status/updatedReplicas"))
 }
 
 pub(crate) fn is_job_complete(object: &Value) -> bool {

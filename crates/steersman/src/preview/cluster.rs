@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use api::{ResourceType, Time};
+use controllers::discovery::Discovery;
 use preview::Manifest;
 use serde_json::Value;
 
@@ -12,9 +13,10 @@ use crate::why::{cannot_list, read_discovery};
 
 /// What admission, the scheduler and volumes go by, beside the kinds that a preview follows. Secrets and ConfigMaps are
 /// none of it, and nobody wants them copied.
-const AROUND: [&str; 12] = [
+const AROUND: [&str; 13] = [
     "customresourcedefinitions",
     "namespaces",
+    "nodes",
     "priorityclasses",
     "storageclasses",
     "volumeattributesclasses",
@@ -78,12 +80,7 @@ async fn read_all(
     let now = connection.now().await;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let mut nothing_read = true;
-    let around = AROUND.iter().filter_map(|kind| discovery.named(kind));
-    let followed = followed.iter().filter_map(|kind| {
-        let served = discovery.preferred_version(&kind.group, &kind.plural);
-        served.map(|served| &served.resource)
-    });
-    for resource in around.chain(followed) {
+    for resource in kinds(&discovery, followed) {
         let answers = match connection.list(resource, "", None).await {
             Err(error) if error.is_forbidden() => {
                 in_each(connection, resource, namespaces, error).await
@@ -120,6 +117,22 @@ async fn read_all(
         namespace: Some(connection.namespace.clone()),
         now: Some(now),
     })
+}
+
+/// What is served of the kinds that are read, each once: the scheduler and controllers go by some of the same.
+fn kinds<'a>(discovery: &'a Discovery, followed: &[ResourceType]) -> Vec<&'a ResourceType> {
+    let mut found: Vec<&ResourceType> = Vec::new();
+    let around = AROUND.iter().filter_map(|kind| discovery.named(kind));
+    let followed = followed.iter().filter_map(|kind| {
+        let served = discovery.preferred_version(&kind.group, &kind.plural);
+        served.map(|served| &served.resource)
+    });
+    for resource in around.chain(followed) {
+        if !found.contains(&resource) {
+            found.push(resource);
+        }
+    }
+    found
 }
 
 /// Who may not list everything may well list what is in some namespaces, and look at these themselves.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use api::decision::Decided;
-use api::{Clock, Rng};
+use api::kinds::Deployment;
+use api::{Clock, Resource, Rng};
 use client::Client;
 use controllers::discovery::Discovery;
 use dashboard::{Access, Action, Dashboard, Feed, LinkKey, Named, Setup, Source};
@@ -299,6 +300,10 @@ impl InTheBox {
     /// cluster of the same size, and the new one applied on top.
     async fn prediction(&self, object: &Named) -> Option<Value> {
         self.nodes?;
+        // What a rollout came from is known by the ReplicaSets of a Deployment alone.
+        if object.kind != Deployment::TYPE.kind {
+            return None;
+        }
         let connection =
             Connection::within(self.client.clone(), &self.server, &self.clock, self.page);
         let discovery = self.discovery().await.ok()?;
@@ -314,7 +319,7 @@ impl InTheBox {
             .get(resource, &object.namespace, &object.name)
             .await
             .ok()?;
-        if object.kind != "Deployment" || found["spec"]["replicas"].as_i64()? > PREDICTED_PODS_MAX {
+        if found["spec"]["replicas"].as_i64()? > PREDICTED_PODS_MAX {
             return None;
         }
         let sets = list("replicasets").await?;
@@ -346,11 +351,8 @@ impl InTheBox {
         };
         let previewed = tokio::task::spawn_blocking(move || preview::preview(&setup).ok());
         let preview = previewed.await.ok()??;
-        let wanted = format!("deployment/{}", object.name);
-        let workload = preview
-            .workloads
-            .into_iter()
-            .find(|one| one.object == wanted)?;
+        // Nothing else was applied.
+        let workload = preview.workloads.into_iter().next()?;
         Some(json!({
             "begin": begin.unix() * 1000,
             "completes": workload.completes,
