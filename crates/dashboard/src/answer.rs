@@ -214,7 +214,7 @@ struct Streaming {
 }
 
 impl Streaming {
-    /// What is sent next; none when the page has to begin anew.
+    /// What is sent next; none when the page has to start over.
     async fn next(&mut self) -> Option<String> {
         if let Some((hello, base, history)) = self.begin.take() {
             let mut text = format!("retry: 500\n\nevent: hello\ndata: {hello}\n\n");

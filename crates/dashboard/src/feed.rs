@@ -90,7 +90,7 @@ struct Inner {
     pending_decisions: Vec<Item>,
 }
 
-/// Frames that a page may be behind before it is dropped and begins anew: a minute of a busy cluster.
+/// Frames that a page may be behind before it is dropped and starts over: a minute of a busy cluster.
 const BACKLOG: usize = 512;
 
 /// The history of the slider, in bytes of JSON and in time.

@@ -228,7 +228,7 @@ fn outcome(spec: Spec) -> Option<Outcome> {
 }
 
 /// What the outcomes mean. Of the listed specs none may be missing if all of them were asked for.
-pub fn judge(outcomes: &[Outcome], listed: &BTreeSet<String>, choice: Choice<'_>) -> Verdict {
+pub fn verdict(outcomes: &[Outcome], listed: &BTreeSet<String>, choice: Choice<'_>) -> Verdict {
     let mut verdict = Verdict::default();
     for Outcome { name, ended } in outcomes {
         let expected = listed.contains(name);
@@ -335,10 +335,10 @@ mod tests {
             failed: vec![why("c", "never did")],
             newly_passing: vec!["d".to_owned()],
         };
-        assert_eq!(judge(&outcomes, &listed, Choice::Matching("x")), expected);
+        assert_eq!(verdict(&outcomes, &listed, Choice::Matching("x")), expected);
         expected
             .regressions
             .push(why("gone", "there is no such spec"));
-        assert_eq!(judge(&outcomes, &listed, Choice::Listed), expected);
+        assert_eq!(verdict(&outcomes, &listed, Choice::Listed), expected);
     }
 }

@@ -288,7 +288,7 @@ impl Servers {
         };
         arguments.extend(flags);
         let mut manager = Process::start("controller-manager", &program, &arguments, &self.folder)?;
-        // Its first deed in every namespace: from then on it does its work.
+        // Its first write in every namespace: from then on it does its work.
         cluster::ready(&mut manager, || {
             let found = api.find("/api/v1/namespaces/default/serviceaccounts/default")?;
             Ok(match found {

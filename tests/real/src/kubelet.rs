@@ -354,14 +354,14 @@ impl PodWatch {
             "/api/v1/namespaces/{}/pods?watch=true&resourceVersion={}",
             self.namespace, self.revision
         );
-        let mut trouble = None;
+        let mut failure = None;
         self.api
             .clone()
             .watch_lines(&path, Duration::from_secs(1), |line| {
-                trouble = self.see(line).err();
-                trouble.is_none() && !self.stopping.load(Ordering::Relaxed)
+                failure = self.see(line).err();
+                failure.is_none() && !self.stopping.load(Ordering::Relaxed)
             })?;
-        trouble.map_or(Ok(()), Err)
+        failure.map_or(Ok(()), Err)
     }
 
     fn see(&mut self, line: &[u8]) -> Result<()> {

@@ -205,7 +205,7 @@ export class Model {
     this.clockAt = { cluster: 0, page: 0 };
   }
 
-  /** Begins anew. @param {Frame} base */
+  /** Starts over. @param {Frame} base */
   reset(base) {
     this.base = { t: base.t, rows: new Map(Object.entries(base.set ?? {})), decisions: base.decisions ?? [] };
     this.frames = [];

@@ -1,4 +1,4 @@
-//! When a request is deleted: what the cleaner goes by, read anew, because it decides once an hour.
+//! When a request is deleted: what the cleaner goes by, read from the request, because it decides once an hour.
 
 use api::Time;
 use base64::Engine;

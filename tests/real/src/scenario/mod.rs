@@ -43,7 +43,7 @@ pub struct Scenario {
     pub part: Part,
     /// The controllers that it is about.
     pub controllers: Vec<String>,
-    /// How long a manager may be silent and still have something to do, if that is longer than usual: jobs gather the
+    /// How long a manager may write nothing and still have something to do, if that is longer than usual: jobs gather the
     /// events of their pods for a second, and look again a second after they wrote.
     #[serde(default)]
     quiet_seconds: Option<f64>,

@@ -15,7 +15,7 @@ pub enum Part {
     Workloads,
     Housekeeping,
     Nodes,
-    /// Scenarios in which the manager starts anew, so that each has it for itself.
+    /// Scenarios in which the manager restarts, so that each has it for itself.
     Restarts,
     /// Claims and volumes: whoever binds them has an opinion of every claim.
     Storage,

@@ -174,7 +174,7 @@ pub(super) fn side_by_side<T: Send>(
     Ok(results.into_inner())
 }
 
-/// Plays a scenario and records what is left at its end. `quiet` is how long managers are silent that have
+/// Plays a scenario and records what is left at its end. `quiet` is how long managers write nothing that have
 /// nothing more to do.
 pub(super) fn play(
     api: &Api,

@@ -48,7 +48,7 @@ pub enum Step {
     Pause {
         seconds: u64,
     },
-    /// Ends the manager and starts it anew, in scenarios that have it for themselves.
+    /// Ends the manager and starts another, in scenarios that have it for themselves.
     RestartManager {},
     /// Takes steps one right after the other: what a manager does meanwhile is not waited for.
     AtOnce(Vec<Step>),

@@ -61,7 +61,7 @@ fn agree(part: Part) {
         installation::say("on our own API server, scenarios are judged by what they wait for");
         let installation = Installation::of(KUBERNETES).unwrap();
         let runs = run_all(&installation, &[Side::Embedded], &scenarios, &|_, _| {}).unwrap();
-        return judge(failed(Side::Embedded, &runs[0]));
+        return assert_none(failed(Side::Embedded, &runs[0]));
     };
     let sides = [GO, OURS, Side::Embedded];
     let runs = run_all(&installation, &sides, &scenarios, &|_, _| {}).unwrap();
@@ -74,7 +74,7 @@ fn agree(part: Part) {
     failures.extend(differences(&known, "embedded ", &runs[1], &runs[2], worlds));
     let played = scenarios.iter().map(|scenario| scenario.name.as_str());
     failures.extend(known.unseen(played));
-    judge(failures);
+    assert_none(failures);
 }
 
 /// Nobody counts requests on our own server, or tells a manager's conditions from those that users wrote.
@@ -121,7 +121,7 @@ fn differences(
     unmeant
 }
 
-fn judge(failures: Vec<String>) {
+fn assert_none(failures: Vec<String>) {
     assert!(
         failures.is_empty(),
         "{} differences:\n{}",

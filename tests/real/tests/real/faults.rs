@@ -18,12 +18,12 @@ const PODS: usize = 12;
 const CONTROLLERS: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
 /// What befalls a rollout; it begins the rollout itself, at the worst moment.
-type Trouble = fn(&mut Bed, Rollout);
+type Fault = fn(&mut Bed, Rollout);
 /// The number of a template.
 type Rollout = usize;
 
 /// Servers that go away: what a connection leads to is gone.
-const SERVERS: [(&str, Trouble); 4] = [
+const SERVERS: [(&str, Fault); 4] = [
     ("kube-apiserver crashes", |bed, rollout| {
         bed.roll(rollout);
         bed.cluster.take_apiserver().unwrap().kill();
@@ -51,7 +51,7 @@ const SERVERS: [(&str, Trouble); 4] = [
 ];
 
 /// Servers that are there and do not do what they did before.
-const TERMS: [(&str, Trouble); 3] = [
+const TERMS: [(&str, Fault); 3] = [
     ("history is compacted while disconnected", compaction),
     ("certificates are rotated", rotation),
     ("the flow schema is tight", throttling),
@@ -88,20 +88,20 @@ struct Bed {
     /// The manager's only way to the server, where a test is to cut it.
     proxy: Option<Proxy>,
     cluster: Cluster,
-    /// Pods that the trouble itself deleted: so many more are created.
+    /// Pods that the fault itself deleted: so many more are created.
     deleted: usize,
 }
 
-fn rollout_survives(flavor: Flavor, troubles: &[(&str, Trouble)], through_proxy: bool) {
+fn rollout_survives(flavor: Flavor, faults: &[(&str, Fault)], through_proxy: bool) {
     let Some(installation) = installation::for_test() else {
         return;
     };
     let mut bed = Bed::start(&installation, flavor, through_proxy);
     bed.cluster.api.create(DEPLOYMENTS, &deployment()).unwrap();
     wait_complete(&bed.cluster);
-    for (number, (what, trouble)) in troubles.iter().enumerate() {
+    for (number, (what, fault)) in faults.iter().enumerate() {
         let template = number + 2;
-        trouble(&mut bed, template);
+        fault(&mut bed, template);
         let started = Instant::now();
         wait_complete(&bed.cluster);
         let took = started.elapsed().as_secs();
@@ -331,7 +331,7 @@ fn wait_complete(cluster: &Cluster) {
 }
 
 /// One ReplicaSet per template, the wanted pods and no other, and no pod created beyond what the
-/// rollouts needed, except for creations whose answer the trouble swallowed.
+/// rollouts needed, except for creations whose answer the fault swallowed.
 fn nothing_is_duplicated(bed: &Bed, what: &str, templates: usize) {
     let cluster = &bed.cluster;
     let sets = cluster

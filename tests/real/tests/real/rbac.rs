@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 const BATCH: &str = "/apis/batch/v1/namespaces/default";
 
-/// A node that falls silent is noticed while the test lasts.
+/// A kubelet that stops posting status is noticed while the test lasts.
 const SHORT_PATIENCE: [&str; 2] = ["--node-monitor-period=1s", "--node-monitor-grace-period=8s"];
 
 const KINDS: [(&str, &str, &str); 3] = [
@@ -195,7 +195,7 @@ fn keep_house(cluster: &Cluster) {
         "/data/namespace",
     );
 
-    // A pod that is deleted before it has a node is let go by the pod garbage collector.
+    // The pod garbage collector deletes a pod that was deleted before it had a node.
     let held = json!({
         "metadata": {"name": "held", "finalizers": ["example.com/hold"]},
         "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "example.invalid/main"}]},
@@ -237,7 +237,7 @@ fn keep_house(cluster: &Cluster) {
     wait_gone(cluster, "/api/v1/namespaces/shop");
 }
 
-/// A node that falls silent, and a pod there that has to leave.
+/// A node whose kubelet stops posting status, and a pod there that has to leave.
 fn lose_a_node(cluster: &Cluster) {
     let api = &cluster.api;
     let _others = Heartbeats::start(api).unwrap();

@@ -24,7 +24,7 @@ const QUIET: Duration = Duration::from_secs(8);
 /// A manager that writes for longer than this fights with something.
 const REST_DEADLINE: Duration = Duration::from_secs(90);
 const NODES: [&str; 3] = ["node-0", "node-1", "node-2"];
-/// The namespace under load: what happens there is judged at the end.
+/// The namespace under load: what happens there is checked at the end.
 const BUSY: &str = "busy";
 const WHOLE: &str = "/api/v1/namespaces/whole";
 const LOAD: &str = "/apis/apps/v1/namespaces/busy/deployments/load";
@@ -96,7 +96,7 @@ fn all_controllers_take_over_again_and_again_and_rewrite_nothing() {
         );
     }
     load.stop();
-    judge_load(&cluster);
+    check_load(&cluster);
     world.running.take().map(Manager::stop).transpose().unwrap();
     let entries = audit::read(&cluster.audit_log()).unwrap();
     let by_manager: Vec<_> = entries
@@ -457,7 +457,7 @@ fn act(api: &Api, turn: usize) -> anyhow::Result<()> {
 }
 
 /// After all of it there is what was asked for, and each pod was told of once.
-fn judge_load(cluster: &Cluster) {
+fn check_load(cluster: &Cluster) {
     let api = &cluster.api;
     api.merge_patch(LOAD, &json!({"spec": {"replicas": 3}}))
         .unwrap();

@@ -22,7 +22,7 @@ pub(crate) fn run(installation: &Installation, arguments: &[String]) -> Result<E
         folder.display()
     );
     let outcomes = conformance::run(installation, choice, &listed, &folder)?;
-    let verdict = conformance::judge(&outcomes, &listed, choice);
+    let verdict = conformance::verdict(&outcomes, &listed, choice);
     print(&verdict);
     if verdict.regressions.is_empty() {
         let _cleaner = process::remove_when_we_end(&folder)?;

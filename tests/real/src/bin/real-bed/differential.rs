@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         against.name()
     );
     for scenario in &scenarios {
-        let verdict = judge(scenario, &expected, &actual, &known);
+        let verdict = verdict(scenario, &expected, &actual, &known);
         println!("{:<42} {}", scenario.name, verdict.line);
         if !verdict.details.is_empty() {
             failed += 1;
@@ -110,7 +110,7 @@ struct Verdict {
     details: Vec<String>,
 }
 
-fn judge(scenario: &Scenario, expected: &Run, actual: &Run, known: &KnownDifferences) -> Verdict {
+fn verdict(scenario: &Scenario, expected: &Run, actual: &Run, known: &KnownDifferences) -> Verdict {
     let record = |run: &Run, who: &str| match run.get(&scenario.name) {
         Some(Ok(record)) => Ok(record.clone()),
         Some(Err(error)) => Err(format!("{who}: {error:#}")),
