@@ -11,6 +11,7 @@ mod batch;
 mod certificate_requests;
 mod certificate_signature;
 mod cluster;
+mod container_states;
 mod containers;
 mod core;
 mod devices;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::addresses::ip_address;
 use super::place::{Errors, Place};
-use super::{containers, metadata, pod_os, resources, scheduling, volumes};
+use super::{container_states, containers, metadata, pod_os, resources, scheduling, volumes};
 
 /// The largest user or group id.
 const ID_MAX: i64 = i32::MAX as i64;
@@ -463,6 +463,7 @@ pub(super) fn status_update(errors: &mut Errors, root: &Place<'_>, old: &Value) 
         let kind = condition.field("type");
         errors.syntax(&place.showing(kind.value), syntax::validate_qualified_name);
     }
+    container_states::update(errors, root.value, old);
     for name in ["podIPs", "hostIPs"] {
         let addresses = status.field(name);
         let texts: Vec<&str> = addresses
