@@ -1,6 +1,6 @@
 //! What kube-apiserver's flags choose, as far as this server has a choice. The default is the cluster in a box.
 
-use crate::admission::Plugins;
+use crate::admission::{PluginSettings, Plugins};
 use crate::audit::Auditor;
 use crate::auth::Authorizer;
 use crate::kinds::ServedVersions;
@@ -16,6 +16,8 @@ pub struct Settings {
     /// Who is asked whether a request may be made, in this order.
     pub authorizers: Vec<Authorizer>,
     pub plugins: Plugins,
+    /// What they were told by files.
+    pub plugin_settings: PluginSettings,
     pub tolerations: TolerationSeconds,
     /// Whether containers may be privileged at all.
     pub allow_privileged: bool,
@@ -68,6 +70,7 @@ impl Default for Settings {
             bootstrap_tokens: true,
             authorizers: vec![Authorizer::Node, Authorizer::Rbac],
             plugins: Plugins::default().with_node_restriction(),
+            plugin_settings: PluginSettings::default(),
             tolerations: TolerationSeconds::default(),
             allow_privileged: true,
             // UPSTREAM: --event-ttl.

@@ -337,7 +337,7 @@ impl std::fmt::Display for Status {
 impl std::error::Error for Status {}
 
 /// One cause as `field: message`, several in brackets, each once.
-fn summary(causes: &[Cause]) -> String {
+pub(crate) fn summary(causes: &[Cause]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for cause in causes {
         let line = format!("{}: {}", cause.field, cause.message);

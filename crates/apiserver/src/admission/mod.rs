@@ -9,7 +9,9 @@
 
 mod allocation;
 mod certificates;
+mod configuration;
 mod devices;
+mod event_limits;
 mod gangs;
 mod limits;
 mod namespace;
@@ -38,9 +40,14 @@ pub(crate) use allocation::{
     DEFAULT_SERVICE_CIDR, addresses as cluster_ips, marker as address_marker,
 };
 pub use allocation::{Networks, released_by_deletion};
+pub use configuration::{
+    PluginConfigurations, PluginSettings, Source, document as plugin_document,
+    sources as plugin_sources,
+};
 pub(crate) use namespace::check_lifecycle;
 pub(crate) use node_restriction::check as check_node;
 pub use plugins::{Plugin, PluginError, Plugins, names as plugin_names};
+pub(crate) use pod_security::{Level, check_version};
 pub(crate) use pods::place_of;
 pub(crate) use quota::recount as recount_quotas;
 
@@ -304,6 +311,9 @@ fn review_object(
     }
     if !context.settings.allow_privileged {
         plugins::check_privileged(request, object)?;
+    }
+    if let Some(limits) = &context.settings.plugin_settings.event_limits {
+        limits.check(context, request, object)?;
     }
     placement::check(context, request, object)?;
     if on(Plugin::LimitRanger) {

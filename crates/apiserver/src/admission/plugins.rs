@@ -19,6 +19,7 @@ pub enum Plugin {
     DefaultStorageClass,
     DefaultTolerationSeconds,
     DenyServiceExternalIps,
+    EventRateLimit,
     ExtendedResourceToleration,
     JobValidation,
     LimitPodHardAntiAffinityTopology,
@@ -88,7 +89,7 @@ const ALL: [(&str, bool, Option<Plugin>); 41] = [
         false,
         Some(Plugin::PodTolerationRestriction),
     ),
-    ("EventRateLimit", false, None),
+    ("EventRateLimit", false, Some(Plugin::EventRateLimit)),
     (
         "ExtendedResourceToleration",
         false,
@@ -196,9 +197,6 @@ pub enum PluginError {
 /// Why a plugin of upstream is none of ours.
 fn why_not(name: &str) -> &'static str {
     match name {
-        "EventRateLimit" => {
-            "its limits come from a configuration file, which --admission-control-config-file would name and which is not built"
-        }
         "ImagePolicyWebhook" => {
             "whom it asks comes from a configuration file, and no image is ever pulled here: use an admission webhook"
         }
@@ -258,6 +256,14 @@ impl Plugins {
     pub fn with_node_restriction(mut self) -> Plugins {
         self.0 |= bit(Plugin::NodeRestriction);
         self
+    }
+
+    /// Whether the plugin of a name is one of these.
+    pub(super) fn has_named(self, name: &str) -> bool {
+        let plugin = ALL.iter().find(|(known, ..)| *known == name);
+        plugin
+            .and_then(|(.., plugin)| *plugin)
+            .is_some_and(|plugin| self.has(plugin))
     }
 
     pub fn has(self, plugin: Plugin) -> bool {
@@ -346,11 +352,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_turned_on_is_refused_by_name() {
-        let refused = Plugins::chosen(&owned(&["EventRateLimit", "Nothing"]), &[]).unwrap_err();
+        let refused = Plugins::chosen(&owned(&["ImagePolicyWebhook", "Nothing"]), &[]).unwrap_err();
         assert_eq!(refused.len(), 2);
         assert!(refused[0].to_string().contains("configuration file"));
         assert!(refused[1].to_string().contains("\"Nothing\" is unknown"));
-        assert!(Plugins::chosen(&[], &owned(&["EventRateLimit"])).is_ok());
+        assert!(Plugins::chosen(&[], &owned(&["ImagePolicyWebhook"])).is_ok());
         let both = Plugins::chosen(&owned(&["Priority"]), &owned(&["Priority"]));
         assert_eq!(both, Err(vec![PluginError::Both("Priority".into())]));
     }

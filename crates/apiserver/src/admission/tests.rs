@@ -1,5 +1,7 @@
 mod addresses;
+mod event_limits;
 mod placement;
+mod pod_security;
 mod priority;
 mod quota;
 

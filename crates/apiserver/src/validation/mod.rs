@@ -20,6 +20,7 @@ mod job_status;
 mod metadata;
 mod networking;
 mod place;
+mod plugin_configurations;
 mod pod;
 mod pod_certificate_requests;
 mod pod_groups;
@@ -72,6 +73,20 @@ pub(crate) fn conversion(definition: &Value) -> Vec<Cause> {
     let root = Place::root(&internal);
     let spec = root.field("spec");
     webhooks::conversion(&mut errors, &spec.field("conversion"));
+    errors.0
+}
+
+/// What is wrong with a configuration of the plugin EventRateLimit.
+pub(crate) fn event_limits(configuration: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    plugin_configurations::event_limits(&mut errors, &Place::root(configuration));
+    errors.0
+}
+
+/// What is wrong with a configuration of the plugin PodSecurity.
+pub(crate) fn pod_security(configuration: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    plugin_configurations::pod_security(&mut errors, &Place::root(configuration));
     errors.0
 }
 

@@ -4,6 +4,7 @@
 //! from upstream: objects are kept by this process, in memory unless `--data-dir` names a folder, so `--etcd-servers` has no
 //! effect and is not required; `--service-account-*` may be left out; and `--controllers` runs controllers inside.
 
+mod admission;
 mod options;
 mod run;
 mod token_file;

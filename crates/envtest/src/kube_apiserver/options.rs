@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::{Cidr, Gates};
 use apiserver::FrontProxy;
-use apiserver::admission::{Networks, Plugins};
+use apiserver::admission::Networks;
 use apiserver::audit::{Auditor, Format, LogOptions, Policy};
 use apiserver::auth::{Authorizer, StaticToken};
 use apiserver::kinds::ServedVersions;
@@ -81,8 +81,8 @@ impl Options {
 }
 
 /// Collects what is wrong, so that it can be fixed in one go.
-struct Reader<'a> {
-    flags: &'a Parsed,
+pub(super) struct Reader<'a> {
+    pub(super) flags: &'a Parsed,
     errors: Vec<Error>,
     warnings: Vec<String>,
 }
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         })))
     }
 
-    fn add(&mut self, flag: &'static str, problem: impl Into<String>) {
+    pub(super) fn add(&mut self, flag: &'static str, problem: impl Into<String>) {
         self.errors.push(Error::Setting {
             flag,
             problem: problem.into(),
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn keep<T>(&mut self, read: Result<T, Error>) -> Option<T> {
+    pub(super) fn keep<T>(&mut self, read: Result<T, Error>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
             Err(error) => {
@@ -189,11 +189,13 @@ impl<'a> Reader<'a> {
         self.warnings
             .extend(unserved.map(|warning| format!("--runtime-config: {warning}")));
         let seconds = |flag: &str| flags.int(flag);
+        let plugins = self.plugins();
         Settings {
             anonymous,
             bootstrap_tokens: flags.bool("enable-bootstrap-token-auth"),
             authorizers,
-            plugins: self.plugins(),
+            plugins,
+            plugin_settings: self.plugin_settings(plugins),
             tolerations: TolerationSeconds {
                 not_ready: seconds("default-not-ready-toleration-seconds"),
                 unreachable: seconds("default-unreachable-toleration-seconds"),
@@ -314,33 +316,6 @@ impl<'a> Reader<'a> {
             authorizers.push(authorizer);
         }
         authorizers
-    }
-
-    fn plugins(&mut self) -> Plugins {
-        let flags = self.flags;
-        let [only, enabled, disabled] = [
-            "admission-control",
-            "enable-admission-plugins",
-            "disable-admission-plugins",
-        ]
-        .map(|flag| flags.list(flag));
-        let has_changes = !enabled.is_empty() || !disabled.is_empty();
-        if !only.is_empty() && has_changes {
-            self.add(
-                "admission-control",
-                "cannot be given with --enable-admission-plugins or --disable-admission-plugins",
-            );
-        }
-        let chosen = match only.is_empty() {
-            true => Plugins::chosen(enabled, disabled),
-            false => Plugins::only(only),
-        };
-        chosen.unwrap_or_else(|errors| {
-            for error in errors {
-                self.add("enable-admission-plugins", error.to_string());
-            }
-            Plugins::default()
-        })
     }
 
     fn service_account_tokens(&mut self) -> ServiceAccountTokens {

@@ -120,7 +120,7 @@ fn mistakes_are_all_named_at_once() {
     expect![[r#"invalid argument "https://example.com" for "--oidc-issuer-url" flag: OpenID Connect is not built yet; use --token-auth-file or client certificates
 --authorization-mode: ABAC is not built yet; use RBAC
 --authorization-mode: "Nothing" is not a valid mode
---enable-admission-plugins: admission plugin "EventRateLimit" cannot be turned on: its limits come from a configuration file, which --admission-control-config-file would name and which is not built
+--enable-admission-plugins: couldn't init admission plugin "EventRateLimit": limits: Invalid value: null: must not be empty; say it by --admission-control-config-file
 --service-cluster-ip-range: "10.0.0.0" is not an address range such as 10.0.0.0/24
 --client-ca-file: cannot read /nowhere/ca.crt: No such file or directory (os error 2)
 --secure-port: 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0"#]]
@@ -148,4 +148,56 @@ fn controllers_come_from_the_flag_or_else_from_the_environment() {
     let chosen = parse(&["--controllers=namespace-controller"], Some("*"));
     assert_eq!(chosen, Some(vec!["namespace-controller".to_owned()]));
     assert!(refused(&["--controllers=nothing"]).contains("nothing"));
+}
+
+#[test]
+fn plugins_are_told_by_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
+    let limits = |qps: i32| {
+        format!(
+            "apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+kind: Configuration
+limits: [{{type: Server, qps: {qps}, burst: 1}}]
+"
+        )
+    };
+    let config = write(
+        "admission.yaml",
+        &format!("{head}plugins: [{{name: EventRateLimit, path: limits.yaml}}]"),
+    );
+    let config = format!("--admission-control-config-file={config}");
+    let enable = "--enable-admission-plugins=EventRateLimit";
+    let place = folder.path().display().to_string();
+    let refused = |arguments: &[&str]| refused(arguments).replace(&place, "DIR");
+    assert_eq!(
+        refused(&[enable, &config]),
+        "--admission-control-config-file: cannot read DIR/limits.yaml: No such file or directory (os error 2)"
+    );
+    // Nobody reads what is for a plugin that is off.
+    run(&[&config]);
+    write("limits.yaml", &limits(0));
+    assert_eq!(
+        refused(&[enable, &config]),
+        "--admission-control-config-file: couldn't init admission plugin \"EventRateLimit\": limits[0].qps: Invalid value: 0: must be positive"
+    );
+    write("limits.yaml", "kind: [");
+    let broken = refused(&[enable, &config]);
+    assert!(
+        broken.starts_with("--admission-control-config-file: DIR/limits.yaml cannot be read: "),
+        "{broken}"
+    );
+    write("limits.yaml", &limits(1));
+    run(&[enable, &config]);
+    let wrong = write("wrong.yaml", "kind: Nothing");
+    assert_eq!(
+        refused(&[&format!("--admission-control-config-file={wrong}")]),
+        "--admission-control-config-file: DIR/wrong.yaml is no admission configuration: Object 'apiVersion' is missing in \
+         '{\"kind\":\"Nothing\"}'; it must be AdmissionConfiguration of apiserver.config.k8s.io/v1"
+    );
 }
