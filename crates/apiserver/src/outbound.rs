@@ -35,6 +35,17 @@ pub struct Target {
     pub identity: Option<(Bytes, Bytes)>,
 }
 
+/// A server that a kubeconfig names, and who calls it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backend {
+    pub target: Target,
+    /// `https://host`, and the port if it was given: as errors name it.
+    pub origin: String,
+    pub path: String,
+    /// For the header of that name.
+    pub authorization: Option<String>,
+}
+
 /// What is said where a call would have to be made and nobody can make it.
 pub(crate) const NOBODY_CALLS: &str =
     "this server makes no outgoing calls: it was started without a network client";

@@ -2,12 +2,15 @@
 //! controller manager reaches its API server; what failed is told in the words of Go's client, because users look for
 //! them.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use apiserver::outbound::{Outbound, Target};
+use apiserver::outbound::{Backend, Outbound, Target};
 use apiserver::{Body, BoxError};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use client::config::{Auth, ClientCertificate, Config, Material, Server, TlsSettings};
+use client::config::{Auth, ClientCertificate, Config, Environment, Material, Server, TlsSettings};
 use client::https::ConnectError;
 use futures_util::future::BoxFuture;
 use http::uri::{Authority, Scheme};
@@ -55,6 +58,69 @@ impl Outbound for Caller {
             let called = transport?.oneshot(request).await;
             called.map_err(|error| in_go(&target, &error).into())
         })
+    }
+}
+
+/// The server that a kubeconfig names. Its files are read once.
+pub fn backend(kubeconfig: &str) -> Result<Backend, String> {
+    let environment = Environment::of_process();
+    let path = Path::new(kubeconfig);
+    let config = Config::from_flags(Some(path), None, &environment);
+    let config = config.map_err(|why| why.to_string())?;
+    let cannot = |what: &str| format!("{kubeconfig}: {what} cannot be used for webhooks");
+    if config.proxy.is_some() {
+        return Err(cannot("a proxy"));
+    }
+    let authorization = match config.auth {
+        Auth::None => None,
+        Auth::Token(token) => Some(format!("Bearer {token}")),
+        Auth::Basic { username, password } => {
+            let credentials = STANDARD.encode(format!("{username}:{password}"));
+            Some(format!("Basic {credentials}"))
+        }
+        Auth::TokenFile(_) => return Err(cannot("a file with a token")),
+        Auth::Exec(_) => return Err(cannot("a command for credentials")),
+    };
+    let server = &config.server;
+    let authority = match server.authority.port() {
+        Some(_) => server.authority.to_string(),
+        None => format!("{}:{}", server.authority, server.port()),
+    };
+    let TlsSettings {
+        authorities,
+        client,
+        server_name,
+        insecure,
+    } = config.tls;
+    let identity = match client {
+        Some(client) => Some((pem(client.certificate)?, pem(client.key)?)),
+        None => None,
+    };
+    Ok(Backend {
+        origin: format!("{}://{}", server.scheme, server.authority),
+        path: match server.prefix.as_str() {
+            "" => "/".to_owned(),
+            prefix => prefix.to_owned(),
+        },
+        authorization,
+        target: Target {
+            is_https: server.is_https(),
+            authority,
+            server_name,
+            authorities: authorities.map(pem).transpose()?,
+            insecure,
+            identity,
+        },
+    })
+}
+
+fn pem(material: Material) -> Result<Bytes, String> {
+    match material {
+        Material::Inline(pem) => Ok(Bytes::from(pem)),
+        Material::File(path) => match std::fs::read(&path) {
+            Ok(pem) => Ok(Bytes::from(pem)),
+            Err(why) => Err(format!("cannot read {}: {why}", path.display())),
+        },
     }
 }
 
@@ -233,6 +299,63 @@ mod tests {
         (code, serde_json::from_slice(&body).unwrap_or_default())
     }
 
+    #[test]
+    fn a_kubeconfig_names_a_server_for_a_webhook() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let read = |server: &str, cluster: &str, user: &str| {
+            let kubeconfig = format!(
+                "current-context: c
+contexts: [{{name: c, context: {{cluster: s, user: u}}}}]
+clusters: [{{name: s, cluster: {{server: '{server}'{cluster}}}}}]
+users: [{{name: u, user: {{{user}}}}}]
+"
+            );
+            backend(&file("kubeconfig", &kubeconfig))
+        };
+        file("ca.pem", "an authority");
+        let ca = ", certificate-authority: ca.pem";
+        let found = read("https://images.example.com/policy", ca, "token: secret").unwrap();
+        let target = Target {
+            is_https: true,
+            authority: "images.example.com:443".to_owned(),
+            authorities: Some(Bytes::from("an authority")),
+            ..Target::default()
+        };
+        let expected = Backend {
+            target,
+            origin: "https://images.example.com".to_owned(),
+            path: "/policy".to_owned(),
+            authorization: Some("Bearer secret".to_owned()),
+        };
+        assert_eq!(found, expected);
+        let found = read("https://[::1]", "", "username: a, password: b").unwrap();
+        assert_eq!(found.target.authority, "[::1]:443");
+        assert_eq!(
+            (found.origin.as_str(), found.path.as_str()),
+            ("https://[::1]", "/")
+        );
+        assert_eq!(found.authorization.as_deref(), Some("Basic YTpi"));
+        let lost = read("https://a", ", certificate-authority: none.pem", "");
+        assert!(lost.unwrap_err().contains("none.pem: No such file"));
+        let proxied = read("https://a", ", proxy-url: 'http://p:1'", "");
+        assert!(
+            proxied
+                .unwrap_err()
+                .ends_with("a proxy cannot be used for webhooks")
+        );
+        let of_file = read("https://a", "", "tokenFile: t");
+        assert!(
+            of_file
+                .unwrap_err()
+                .ends_with("a file with a token cannot be used for webhooks")
+        );
+    }
+
     /// TLS of an extension server, which believes the front proxy of another about its users.
     fn believing(pki: &Pki, front: &Tls) -> Tls {
         let proxy = front.front_proxy.as_ref().unwrap();
@@ -297,4 +420,5 @@ mod tests {
         let (_, there) = send(&behind, "GET", &format!("{flunders}/f"), Value::Null).await;
         assert_eq!(there["metadata"]["uid"], created["metadata"]["uid"]);
     }
+
 }

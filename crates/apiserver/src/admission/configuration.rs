@@ -13,13 +13,16 @@ use serde_json::Value;
 use super::event_limits::EventLimits;
 use super::pod_security::PodSecurity;
 use super::{Plugin, Plugins};
+use crate::outbound::Backend;
 use crate::rest::strict;
+use crate::webhooks::ImagePolicy;
 
 /// What plugins were told, as far as they are on.
 #[derive(Clone, Default)]
 pub struct PluginSettings {
     pub(crate) event_limits: Option<Arc<EventLimits>>,
     pub(super) pod_security: Arc<PodSecurity>,
+    pub(crate) image_policy: Option<Arc<ImagePolicy>>,
 }
 
 /// What each plugin is told, by its name.
@@ -55,6 +58,12 @@ const VERSIONS: [&str; 3] = [
     "apiserver.k8s.io/v1alpha1",
 ];
 
+/// UPSTREAM: plugins whose configuration the file itself may be, by what is in it then.
+const LEGACY: [(&str, &str); 2] = [
+    ("ImagePolicyWebhook", "imagePolicy"),
+    ("PodNodeSelector", "podNodeSelectorPluginConfig"),
+];
+
 #[derive(Deserialize)]
 struct AdmissionConfiguration {
     #[serde(default, deserialize_with = "api::meta::or_default")]
@@ -78,7 +87,19 @@ pub fn sources(
 ) -> Result<BTreeMap<String, Source>, String> {
     let failed = |why: String| format!("is no admission configuration: {why}");
     let value = document(text).map_err(failed)?;
-    expect_type(&value, "AdmissionConfiguration", &VERSIONS).map_err(failed)?;
+    if let Err(why) = expect_type(&value, "AdmissionConfiguration", &VERSIONS) {
+        let of_plugins = LEGACY
+            .iter()
+            .filter(|(_, member)| value.get(member).is_some());
+        let sources: BTreeMap<String, Source> = of_plugins
+            .filter(|(name, _)| plugins.has_named(name))
+            .map(|(name, _)| ((*name).to_owned(), Source::File(path.to_owned())))
+            .collect();
+        return match sources.is_empty() {
+            true => Err(failed(why)),
+            false => Ok(sources),
+        };
+    }
     check_fields(&value).map_err(failed)?;
     let read: AdmissionConfiguration = decode(value).map_err(failed)?;
     let mut sources = BTreeMap::new();
@@ -109,10 +130,11 @@ pub fn document(text: &str) -> Result<Value, String> {
 }
 
 impl PluginSettings {
-    /// From what each plugin was told. The errors say what is wrong with that, or with having been told nothing.
+    /// From what each plugin was told, and what `load` makes of a path to a kubeconfig. The errors say what is wrong with that, or with having been told nothing.
     pub fn new(
         plugins: Plugins,
         told: &PluginConfigurations,
+        load: impl Fn(&str) -> Result<Backend, String>,
     ) -> Result<PluginSettings, Vec<String>> {
         let mut errors = Vec::new();
         let mut failed = |name: &str, why: String| {
@@ -135,6 +157,12 @@ impl PluginSettings {
             match PodSecurity::read(told.get("PodSecurity")) {
                 Ok(pod_security) => settings.pod_security = Arc::new(pod_security),
                 Err(why) => failed("PodSecurity", why),
+            }
+        }
+        if plugins.has(Plugin::ImagePolicyWebhook) {
+            match ImagePolicy::read(told.get("ImagePolicyWebhook"), load) {
+                Ok(policy) => settings.image_policy = Some(Arc::new(policy)),
+                Err(why) => failed("ImagePolicyWebhook", why),
             }
         }
         match errors.is_empty() {
@@ -280,7 +308,7 @@ plugins:
     fn what_plugins_cannot_be_told_is_refused() {
         let refused = |name: &str, told: Value| {
             let told = BTreeMap::from([(name.to_owned(), told)]);
-            PluginSettings::new(plugins(), &told).err()
+            PluginSettings::new(plugins(), &told, |_| Err(String::new())).err()
         };
         let limits = "couldn't init admission plugin \"EventRateLimit\": limits: Invalid value: null: must not be empty";
         let quota = "couldn't init admission plugin \"ResourceQuota\": its configuration is not read here; leave it out, and it runs with upstream's defaults";

@@ -5,7 +5,7 @@ use crate::fields::{at, list, list_mut, set, text};
 use crate::status::{Cause, Status};
 use serde_json::{Value, json};
 
-/// A plugin that this server has.
+/// An admission plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plugin {
     AlwaysAdmit,
@@ -21,6 +21,7 @@ pub enum Plugin {
     DenyServiceExternalIps,
     EventRateLimit,
     ExtendedResourceToleration,
+    ImagePolicyWebhook,
     JobValidation,
     LimitPodHardAntiAffinityTopology,
     LimitRanger,
@@ -50,134 +51,117 @@ pub enum Plugin {
     ValidatingAdmissionWebhook,
 }
 
-/// UPSTREAM: all plugins in the order in which they run; whether they are on unless told otherwise; and which of ours
-/// each is. What upstream has and this server has not cannot be turned on.
-const ALL: [(&str, bool, Option<Plugin>); 41] = [
-    ("AlwaysAdmit", false, Some(Plugin::AlwaysAdmit)),
+/// UPSTREAM: all plugins in the order in which they run, and whether they are on unless told otherwise.
+const ALL: [(&str, bool, Plugin); 41] = [
+    ("AlwaysAdmit", false, Plugin::AlwaysAdmit),
     (
         "NamespaceAutoProvision",
         false,
-        Some(Plugin::NamespaceAutoProvision),
+        Plugin::NamespaceAutoProvision,
     ),
-    ("NamespaceLifecycle", true, Some(Plugin::NamespaceLifecycle)),
-    ("NamespaceExists", false, Some(Plugin::NamespaceExists)),
+    ("NamespaceLifecycle", true, Plugin::NamespaceLifecycle),
+    ("NamespaceExists", false, Plugin::NamespaceExists),
     (
         "LimitPodHardAntiAffinityTopology",
         false,
-        Some(Plugin::LimitPodHardAntiAffinityTopology),
+        Plugin::LimitPodHardAntiAffinityTopology,
     ),
-    ("LimitRanger", true, Some(Plugin::LimitRanger)),
-    ("ServiceAccount", true, Some(Plugin::ServiceAccount)),
-    ("NodeRestriction", false, Some(Plugin::NodeRestriction)),
-    (
-        "TaintNodesByCondition",
-        true,
-        Some(Plugin::TaintNodesByCondition),
-    ),
-    ("AlwaysPullImages", false, Some(Plugin::AlwaysPullImages)),
-    ("ImagePolicyWebhook", false, None),
-    ("PodSecurity", true, Some(Plugin::PodSecurity)),
-    ("PodNodeSelector", false, Some(Plugin::PodNodeSelector)),
-    ("Priority", true, Some(Plugin::Priority)),
+    ("LimitRanger", true, Plugin::LimitRanger),
+    ("ServiceAccount", true, Plugin::ServiceAccount),
+    ("NodeRestriction", false, Plugin::NodeRestriction),
+    ("TaintNodesByCondition", true, Plugin::TaintNodesByCondition),
+    ("AlwaysPullImages", false, Plugin::AlwaysPullImages),
+    ("ImagePolicyWebhook", false, Plugin::ImagePolicyWebhook),
+    ("PodSecurity", true, Plugin::PodSecurity),
+    ("PodNodeSelector", false, Plugin::PodNodeSelector),
+    ("Priority", true, Plugin::Priority),
     (
         "DefaultTolerationSeconds",
         true,
-        Some(Plugin::DefaultTolerationSeconds),
+        Plugin::DefaultTolerationSeconds,
     ),
     (
         "PodTolerationRestriction",
         false,
-        Some(Plugin::PodTolerationRestriction),
+        Plugin::PodTolerationRestriction,
     ),
-    ("EventRateLimit", false, Some(Plugin::EventRateLimit)),
+    ("EventRateLimit", false, Plugin::EventRateLimit),
     (
         "ExtendedResourceToleration",
         false,
-        Some(Plugin::ExtendedResourceToleration),
+        Plugin::ExtendedResourceToleration,
     ),
-    (
-        "DefaultStorageClass",
-        true,
-        Some(Plugin::DefaultStorageClass),
-    ),
+    ("DefaultStorageClass", true, Plugin::DefaultStorageClass),
     (
         "StorageObjectInUseProtection",
         true,
-        Some(Plugin::StorageObjectInUseProtection),
+        Plugin::StorageObjectInUseProtection,
     ),
-    ("PodGroupProtection", true, Some(Plugin::PodGroupProtection)),
+    ("PodGroupProtection", true, Plugin::PodGroupProtection),
     (
         "OwnerReferencesPermissionEnforcement",
         false,
-        Some(Plugin::OwnerReferencesPermissionEnforcement),
+        Plugin::OwnerReferencesPermissionEnforcement,
     ),
     (
         "PersistentVolumeClaimResize",
         true,
-        Some(Plugin::PersistentVolumeClaimResize),
+        Plugin::PersistentVolumeClaimResize,
     ),
-    ("RuntimeClass", true, Some(Plugin::RuntimeClass)),
-    (
-        "CertificateApproval",
-        true,
-        Some(Plugin::CertificateApproval),
-    ),
-    ("CertificateSigning", true, Some(Plugin::CertificateSigning)),
+    ("RuntimeClass", true, Plugin::RuntimeClass),
+    ("CertificateApproval", true, Plugin::CertificateApproval),
+    ("CertificateSigning", true, Plugin::CertificateSigning),
     (
         "ClusterTrustBundleAttest",
         true,
-        Some(Plugin::ClusterTrustBundleAttest),
+        Plugin::ClusterTrustBundleAttest,
     ),
     (
         "CertificateSubjectRestriction",
         true,
-        Some(Plugin::CertificateSubjectRestriction),
+        Plugin::CertificateSubjectRestriction,
     ),
-    (
-        "DefaultIngressClass",
-        true,
-        Some(Plugin::DefaultIngressClass),
-    ),
+    ("DefaultIngressClass", true, Plugin::DefaultIngressClass),
     (
         "DenyServiceExternalIPs",
         false,
-        Some(Plugin::DenyServiceExternalIps),
+        Plugin::DenyServiceExternalIps,
     ),
-    ("PodTopologyLabels", true, Some(Plugin::PodTopologyLabels)),
+    ("PodTopologyLabels", true, Plugin::PodTopologyLabels),
     (
         "PodGroupWorkloadExists",
         true,
-        Some(Plugin::PodGroupWorkloadExists),
+        Plugin::PodGroupWorkloadExists,
     ),
     (
         "NodeDeclaredFeatureValidator",
         true,
-        Some(Plugin::NodeDeclaredFeatureValidator),
+        Plugin::NodeDeclaredFeatureValidator,
     ),
-    ("JobValidation", true, Some(Plugin::JobValidation)),
-    ("PodResizeValidator", true, Some(Plugin::PodResizeValidator)),
+    ("JobValidation", true, Plugin::JobValidation),
+    ("PodResizeValidator", true, Plugin::PodResizeValidator),
     (
         "MutatingAdmissionPolicy",
         true,
-        Some(Plugin::MutatingAdmissionPolicy),
+        Plugin::MutatingAdmissionPolicy,
     ),
     (
         "MutatingAdmissionWebhook",
         true,
-        Some(Plugin::MutatingAdmissionWebhook),
+        Plugin::MutatingAdmissionWebhook,
     ),
     (
         "ValidatingAdmissionPolicy",
         true,
-        Some(Plugin::ValidatingAdmissionPolicy),
+        Plugin::ValidatingAdmissionPolicy,
     ),
     (
         "ValidatingAdmissionWebhook",
         true,
-        Some(Plugin::ValidatingAdmissionWebhook),
+        Plugin::ValidatingAdmissionWebhook,
     ),
-    ("ResourceQuota", true, Some(Plugin::ResourceQuota)),
-    ("AlwaysDeny", false, Some(Plugin::AlwaysDeny)),
+    ("ResourceQuota", true, Plugin::ResourceQuota),
+    ("AlwaysDeny", false, Plugin::AlwaysDeny),
 ];
 
 /// A choice of plugins.
@@ -188,20 +172,8 @@ pub struct Plugins(u64);
 pub enum PluginError {
     #[error("admission plugin {name:?} is unknown; known are {}", names().collect::<Vec<_>>().join(", "))]
     Unknown { name: String },
-    #[error("admission plugin {name:?} cannot be turned on: {}", why_not(name))]
-    NotBuilt { name: String },
     #[error("{0} in enable-admission-plugins and disable-admission-plugins overlapped")]
     Both(String),
-}
-
-/// Why a plugin of upstream is none of ours.
-fn why_not(name: &str) -> &'static str {
-    match name {
-        "ImagePolicyWebhook" => {
-            "whom it asks comes from a configuration file, and no image is ever pulled here: use an admission webhook"
-        }
-        _ => "it is not built, and what it would refuse or change would pass as it is",
-    }
 }
 
 /// All plugins of upstream.
@@ -213,8 +185,7 @@ impl Default for Plugins {
     /// Those that upstream has on by default.
     fn default() -> Plugins {
         let on = ALL.iter().filter(|(_, on, _)| *on);
-        let bits = on.filter_map(|(_, _, plugin)| *plugin);
-        Plugins(bits.fold(0, |bits, plugin| bits | bit(plugin)))
+        Plugins(on.fold(0, |bits, (_, _, plugin)| bits | bit(*plugin)))
     }
 }
 
@@ -231,12 +202,8 @@ impl Plugins {
                 }
                 match (ALL.iter().find(|(known, ..)| known == name), on) {
                     (None, _) => errors.push(PluginError::Unknown { name: name.clone() }),
-                    (Some((_, _, None)), true) => {
-                        errors.push(PluginError::NotBuilt { name: name.clone() });
-                    }
-                    (Some((_, _, None)), false) => {}
-                    (Some((_, _, Some(plugin))), true) => plugins.0 |= bit(*plugin),
-                    (Some((_, _, Some(plugin))), false) => plugins.0 &= !bit(*plugin),
+                    (Some((_, _, plugin)), true) => plugins.0 |= bit(*plugin),
+                    (Some((_, _, plugin)), false) => plugins.0 &= !bit(*plugin),
                 }
             }
         }
@@ -261,9 +228,7 @@ impl Plugins {
     /// Whether the plugin of a name is one of these.
     pub(super) fn has_named(self, name: &str) -> bool {
         let plugin = ALL.iter().find(|(known, ..)| *known == name);
-        plugin
-            .and_then(|(.., plugin)| *plugin)
-            .is_some_and(|plugin| self.has(plugin))
+        plugin.is_some_and(|(.., plugin)| self.has(*plugin))
     }
 
     pub fn has(self, plugin: Plugin) -> bool {
@@ -352,18 +317,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_turned_on_is_refused_by_name() {
-        let refused = Plugins::chosen(&owned(&["ImagePolicyWebhook", "Nothing"]), &[]).unwrap_err();
-        assert_eq!(refused.len(), 2);
-        assert!(refused[0].to_string().contains("configuration file"));
-        assert!(refused[1].to_string().contains("\"Nothing\" is unknown"));
-        assert!(Plugins::chosen(&[], &owned(&["ImagePolicyWebhook"])).is_ok());
+        let refused = Plugins::chosen(&owned(&["Nothing"]), &[]).unwrap_err();
+        assert_eq!(refused.len(), 1);
+        assert!(refused[0].to_string().contains("\"Nothing\" is unknown"));
         let both = Plugins::chosen(&owned(&["Priority"]), &owned(&["Priority"]));
         assert_eq!(both, Err(vec![PluginError::Both("Priority".into())]));
     }
 
     #[test]
     fn each_plugin_has_a_bit_and_a_name() {
-        let mut bits: Vec<u64> = ALL.iter().filter_map(|one| one.2.map(bit)).collect();
+        let mut bits: Vec<u64> = ALL.iter().map(|one| bit(one.2)).collect();
         let count = bits.len();
         bits.sort_unstable();
         bits.dedup();

@@ -7,7 +7,7 @@ use super::Context;
 use super::create::{NewObject, asked_name, creation, retype};
 use super::delete::{DeleteOptions, Deleted};
 use super::metadata::{metadata_mut, text};
-use super::prepared::{Outcome, Prepared, Proposed, Written};
+use super::prepared::{Prepared, Proposed, Written};
 use super::update::{Change, MODIFIED, keep_server_metadata, replacing};
 use crate::admission::Operation;
 use crate::kinds::{Kind, Subresource};
@@ -101,7 +101,11 @@ impl Context {
     ) -> Result<Prepared, Status> {
         let mut prepared = match hooks {
             Some(hooks) => self.call_for_write(hooks, proposed, dry_run).await?,
-            None => self.complete(proposed, dry_run)?,
+            None => {
+                let prepared = self.complete(proposed, dry_run)?;
+                self.review_prepared_images(&prepared).await?;
+                prepared
+            }
         };
         if let Some(conversion) = self.conversion() {
             let kind = self.stored_kind.clone();
@@ -111,6 +115,18 @@ impl Context {
             }
         }
         Ok(prepared)
+    }
+
+    /// Whether a write waits for somebody other than the webhooks that users configure for admission.
+    pub(super) fn has_to_wait(&self) -> bool {
+        self.conversion().is_some() || self.asks_about_images()
+    }
+
+    async fn review_prepared_images(&mut self, prepared: &Prepared) -> Result<(), Status> {
+        match self.asks_about_images() {
+            true => self.review_images(prepared.states().0).await,
+            false => Ok(()),
+        }
     }
 
     /// Reads what a write is about to change at the version asked for, if a webhook has to be waited for.
@@ -151,14 +167,8 @@ impl Context {
             }
         };
         let prepared = self.complete(proposed, dry_run)?;
-        let (new, old) = match &prepared {
-            Prepared::New(checked) => (&checked.value, None),
-            Prepared::Change(replacement) => match &replacement.outcome {
-                Outcome::Same { before, new }
-                | Outcome::Finished { before, new, .. }
-                | Outcome::Changed { before, new, .. } => (new, Some(before)),
-            },
-        };
+        self.review_prepared_images(&prepared).await?;
+        let (new, old) = prepared.states();
         // UPSTREAM: a name that was made up meanwhile is told to those who validate.
         let attributes = match &prepared {
             Prepared::New(checked) if attributes.name.is_empty() => {

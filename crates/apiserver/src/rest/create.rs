@@ -45,7 +45,7 @@ impl Context {
         let Decoded { value, opaque } = self.decode_object()?;
         self.provision_namespace(dry_run);
         let (object, revision) = match self.webhooks(&[Operation::Create]) {
-            None if self.conversion().is_none() => self.create_at_once(value, opaque, dry_run)?,
+            None if !self.has_to_wait() => self.create_at_once(value, opaque, dry_run)?,
             hooks => {
                 let create = self.create_admitted(hooks.as_ref(), value, opaque, dry_run);
                 Box::pin(create).await?

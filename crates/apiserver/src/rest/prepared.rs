@@ -37,6 +37,18 @@ impl Prepared {
         }
     }
 
+    /// The object as it is to be, and as it was.
+    pub(super) fn states(&self) -> (&Value, Option<&Value>) {
+        match self {
+            Prepared::New(checked) => (&checked.value, None),
+            Prepared::Change(replacement) => match &replacement.outcome {
+                Outcome::Same { before, new }
+                | Outcome::Finished { before, new, .. }
+                | Outcome::Changed { before, new, .. } => (new, Some(before)),
+            },
+        }
+    }
+
     /// What is to be stored, and the object that it was printed from.
     pub(super) fn draft_mut(&mut self) -> Option<(&Value, &mut Draft)> {
         match self {
@@ -89,7 +101,7 @@ impl Context {
         propose: impl FnMut(&mut Context) -> Result<Proposed, Status>,
     ) -> Result<Written, Status> {
         match self.webhooks(&[Operation::Create, Operation::Update]) {
-            None if self.conversion().is_none() => self.write_at_once(dry_run, propose),
+            None if !self.has_to_wait() => self.write_at_once(dry_run, propose),
             hooks => Box::pin(self.write_admitted(hooks.as_ref(), dry_run, propose)).await,
         }
     }

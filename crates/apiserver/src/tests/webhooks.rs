@@ -1,6 +1,7 @@
 //! Admission webhooks, called through an outbound client that answers from within the test.
 
 mod bad;
+mod images;
 mod matching;
 mod objects;
 

@@ -2,7 +2,7 @@
 
 use super::configuration::{ClientConfig, ServiceReference};
 use super::service;
-use crate::outbound::{NOBODY_CALLS, Target};
+use crate::outbound::{Backend, NOBODY_CALLS, Target};
 use crate::rest::body::parse_error;
 use crate::rest::{strict, type_meta};
 use crate::server::Shared;
@@ -10,7 +10,7 @@ use crate::{Body, BoxError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -43,30 +43,59 @@ pub(crate) async fn post(
     timeout: Duration,
 ) -> Result<Value, CallFailure> {
     let address = Address::of(config)?;
-    let query = format!("{}?timeout={}s", address.path, timeout.as_secs());
-    let shown = format!("{}{query}", address.origin);
-    let failed = |why: String| CallFailure::Failed(format!("Post \"{shown}\": {why}"));
+    let failed = |why: String| {
+        let shown = shown(&address.origin, &address.path, timeout);
+        CallFailure::Failed(format!("Post \"{shown}\": {why}"))
+    };
     let authority = match &address.service {
         Some((service, port)) => {
             service::resolve(shared, &service.namespace, &service.name, *port).map_err(failed)?
         }
         None => address.authority,
     };
-    let Some(outbound) = shared.outbound.clone() else {
-        return Err(failed(NOBODY_CALLS.to_owned()));
-    };
     let target = Target {
         is_https: address.is_https,
         authority,
-        server_name: address.server_name,
         authorities: authorities(config).map_err(failed)?,
+        server_name: address.server_name,
         ..Target::default()
     };
-    let request = Request::post(query.as_str())
+    let backend = Backend {
+        target,
+        origin: address.origin,
+        path: address.path,
+        authorization: None,
+    };
+    post_to(shared, &backend, review, timeout).await
+}
+
+/// The address of a call, with the time that it may take.
+fn shown(origin: &str, path: &str, timeout: Duration) -> String {
+    format!("{origin}{path}?timeout={}s", timeout.as_secs())
+}
+
+/// The same to a server whose place is known.
+pub(crate) async fn post_to(
+    shared: &Shared,
+    backend: &Backend,
+    review: &Value,
+    timeout: Duration,
+) -> Result<Value, CallFailure> {
+    let shown = shown(&backend.origin, &backend.path, timeout);
+    let failed = |why: String| CallFailure::Failed(format!("Post \"{shown}\": {why}"));
+    let Some(outbound) = shared.outbound.clone() else {
+        return Err(failed(NOBODY_CALLS.to_owned()));
+    };
+    let mut request = Request::post(&shown[backend.origin.len()..])
         .header(CONTENT_TYPE, "application/json")
-        .header(ACCEPT, "application/json, */*")
+        .header(ACCEPT, "application/json, */*");
+    if let Some(authorization) = &backend.authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    let request = request
         .body(Bytes::from(review.to_string()))
         .map_err(|why| failed(why.to_string()))?;
+    let target = backend.target.clone();
     let call = async {
         let response = outbound.call(target, request).await?;
         read(response).await

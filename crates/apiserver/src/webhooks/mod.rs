@@ -9,6 +9,7 @@
 
 mod call;
 mod configuration;
+mod image_policy;
 mod matching;
 mod mutating;
 mod review;
@@ -17,6 +18,7 @@ mod validating;
 
 pub(crate) use call::{CallFailure, post, read as read_answer};
 pub(crate) use configuration::ClientConfig;
+pub(crate) use image_policy::ImagePolicy;
 pub(crate) use service::resolve as resolve_service;
 
 use crate::admission::{Operation, Plugin, Plugins};

@@ -9,6 +9,7 @@ use manager::options::path;
 use manager::{Error, files};
 
 use super::options::Reader;
+use crate::outbound::backend;
 
 const FILE: &str = "admission-control-config-file";
 const ENABLE: &str = "enable-admission-plugins";
@@ -50,7 +51,7 @@ impl Reader<'_> {
             }
             None => PluginConfigurations::default(),
         };
-        PluginSettings::new(plugins, &told).unwrap_or_else(|errors| {
+        PluginSettings::new(plugins, &told, backend).unwrap_or_else(|errors| {
             for error in errors {
                 match &file {
                     Some(_) => self.add(FILE, error),

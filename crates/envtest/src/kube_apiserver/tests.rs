@@ -194,6 +194,28 @@ limits: [{{type: Server, qps: {qps}, burst: 1}}]
     );
     write("limits.yaml", &limits(1));
     run(&[enable, &config]);
+    // A file may be the configuration of this plugin itself.
+    let kubeconfig = write("kubeconfig", "clusters: []");
+    let legacy = write(
+        "legacy.yaml",
+        &format!("imagePolicy: {{kubeConfigFile: {kubeconfig}}}"),
+    );
+    let legacy = format!("--admission-control-config-file={legacy}");
+    let images = "--enable-admission-plugins=ImagePolicyWebhook";
+    let nothing = refused(&[images, &legacy]);
+    assert!(
+        nothing.starts_with("--admission-control-config-file: couldn't init admission plugin \"ImagePolicyWebhook\": imagePolicy.kubeConfigFile: "),
+        "{nothing}"
+    );
+    write(
+        "kubeconfig",
+        "current-context: c
+contexts: [{name: c, context: {cluster: s, user: u}}]
+clusters: [{name: s, cluster: {server: 'https://images.example.com/policy'}}]
+users: [{name: u, user: {token: secret}}]
+",
+    );
+    run(&[images, &legacy]);
     let wrong = write("wrong.yaml", "kind: Nothing");
     assert_eq!(
         refused(&[&format!("--admission-control-config-file={wrong}")]),

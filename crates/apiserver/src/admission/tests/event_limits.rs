@@ -10,7 +10,7 @@ fn limited(limits: &Value) -> crate::Settings {
     let told = BTreeMap::from([("EventRateLimit".to_owned(), configuration)]);
     crate::Settings {
         plugins,
-        plugin_settings: PluginSettings::new(plugins, &told).unwrap(),
+        plugin_settings: PluginSettings::new(plugins, &told, |_| unreachable!()).unwrap(),
         ..crate::Settings::default()
     }
 }

@@ -14,7 +14,8 @@ fn told(more: Value, labels: &str, objects: Vec<Value>) -> Case {
         .extend(more.as_object().unwrap().clone());
     let told = BTreeMap::from([("PodSecurity".to_owned(), configuration)]);
     let mut case = cluster(objects);
-    case.settings.plugin_settings = PluginSettings::new(Plugins::default(), &told).unwrap();
+    case.settings.plugin_settings =
+        PluginSettings::new(Plugins::default(), &told, |_| unreachable!()).unwrap();
     case.objects[0] = namespace(labels);
     case
 }
