@@ -19,7 +19,7 @@ pub(crate) use manage::{Manager, Operation, apply, update, update_across};
 pub(crate) use overlay::overlay;
 pub(crate) use shapes::Shapes;
 pub(crate) use typed::faults;
-pub(crate) use versions::AtVersion;
+pub(crate) use versions::{AtVersion, Schema, Versions};
 
 /// Whether an object says who manages it.
 pub(crate) fn has_managed_fields(value: &serde_json::Value) -> bool {

@@ -2,8 +2,10 @@
 
 mod autoscaler;
 
+use crate::apply::{AtVersion, Schema};
 use crate::crd::structural;
 use crate::kinds::{Kind, Registry};
+use crate::schema;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -22,6 +24,29 @@ pub(crate) fn storage_kind(registry: &Registry, kind: &Arc<Kind>) -> Arc<Kind> {
 /// Whether stored objects look different at the version asked for.
 pub(crate) fn differs(kind: &Kind) -> bool {
     pair(kind).is_some() || kind.custom().is_some_and(|version| version.converts)
+}
+
+/// A kind that is built in and has other names for its fields at another version of its group.
+pub(crate) fn has_versions(kind: &Kind) -> bool {
+    kind.is("autoscaling", "HorizontalPodAutoscaler")
+}
+
+/// An object of such a kind at another version, if both are served.
+pub(crate) fn at_version(registry: &Registry, object: &Value, to: &str) -> Option<AtVersion> {
+    let name = object["kind"].as_str()?;
+    let from = registry.kind(object["apiVersion"].as_str()?, name)?;
+    let to = registry.kind(to, name)?;
+    let schema = schema::type_for(&to.group, &to.version, &to.kind)?;
+    let mut value = object.clone();
+    if let Some(metadata) = value["metadata"].as_object_mut() {
+        // UPSTREAM: managed fields are not part of what is converted.
+        metadata.remove("managedFields");
+    }
+    to_storage(from, &mut value);
+    value["apiVersion"] = to.api_version().into();
+    from_storage(to, &mut value);
+    let schema = Schema::BuiltIn(schema);
+    Some(AtVersion { schema, value })
 }
 
 pub(crate) fn to_storage(kind: &Kind, value: &mut Value) {

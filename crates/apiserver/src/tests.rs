@@ -5,6 +5,7 @@ mod addresses;
 mod aggregation;
 mod apply;
 mod at_rest;
+mod autoscalers;
 mod bounds;
 mod certificates;
 mod conformance;

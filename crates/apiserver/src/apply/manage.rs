@@ -6,7 +6,7 @@ use super::last_applied::{self, KUBECTL};
 use super::merge;
 use super::schema::Place;
 use super::set::{FieldSet, path_text};
-use super::versions::{Difference, Differences, Managed, Versions, prune};
+use super::versions::{AtVersion, Difference, Differences, Managed, Versions, prune};
 use crate::kinds::Kind;
 use crate::rest::metadata_mut;
 use crate::status::{Cause, Status};
@@ -115,7 +115,8 @@ pub(crate) fn update_across(
     let mut differences = Differences::new(own);
     if let (Some(versions), Some(old)) = (versions, old) {
         let others = other_versions(kind, &entries);
-        differences.add((old, new), &others, reset, versions)?;
+        let missing = differences.add((old, new), &others, reset, versions)?;
+        entries.retain(|entry| !missing.contains(&entry.manager.api_version));
     }
     for entry in &mut entries {
         let Difference { changed, lost } = differences.at(&entry.manager.api_version);
@@ -209,7 +210,8 @@ pub(crate) fn apply(
     let mut differences = Differences::new(own);
     if let (Some(versions), Some(live)) = (versions, live) {
         let others = other_versions(kind, &entries);
-        differences.add((live, &merged), &others, reset, versions)?;
+        let missing = differences.add((live, &merged), &others, reset, versions)?;
+        entries.retain(|entry| !missing.contains(&entry.manager.api_version));
     }
     let is_kubectl = manager.name == KUBECTL && !manager.is_scale();
     let own = match live {
@@ -262,7 +264,12 @@ fn prune_across(
         fields: owned,
     });
     let pruned = prune(&merged, &managed(previous), &all, versions)?;
-    let mut pruned = versions(&pruned, own)?.value;
+    let Some(AtVersion {
+        value: mut pruned, ..
+    }) = versions(&pruned, own)?
+    else {
+        return Ok(merged);
+    };
     // Conversions leave them out.
     if let Some(held) = merged["metadata"].get("managedFields") {
         metadata_mut(&mut pruned).insert("managedFields".into(), held.clone());

@@ -8,6 +8,7 @@ use super::merge;
 use super::schema::Place;
 use super::set::FieldSet;
 use crate::crd::schema::Ready;
+use crate::schema::Type;
 use crate::status::Status;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -15,12 +16,26 @@ use std::sync::Arc;
 
 /// An object at another version, and the schema of that version.
 pub(crate) struct AtVersion {
-    pub(crate) schema: Arc<Ready>,
+    pub(crate) schema: Schema,
     pub(crate) value: Value,
 }
 
-/// Says what an object is at another version of its kind (`example.com/v1`).
-pub(crate) type Versions<'a> = dyn FnMut(&Value, &str) -> Result<AtVersion, Status> + 'a;
+pub(crate) enum Schema {
+    Custom(Arc<Ready>),
+    BuiltIn(&'static Type),
+}
+
+impl Schema {
+    fn place(&self) -> Place<'_> {
+        match self {
+            Schema::Custom(schema) => Place::Root(&schema.value),
+            Schema::BuiltIn(ty) => Place::Object(ty),
+        }
+    }
+}
+
+/// Says what an object is at another version of its kind (`example.com/v1`); none: there is no such version any more.
+pub(crate) type Versions<'a> = dyn FnMut(&Value, &str) -> Result<Option<AtVersion>, Status> + 'a;
 
 /// What a write does to the fields of one version.
 #[derive(Default)]
@@ -57,21 +72,24 @@ impl Differences {
         Differences { own, others }
     }
 
-    /// Adds those at other versions.
+    /// Adds those at other versions. Returns the versions that there are no more.
     pub(super) fn add(
         &mut self,
         (old, new): (&Value, &Value),
         at: &BTreeSet<String>,
         reset: &[&[&str]],
         versions: &mut Versions<'_>,
-    ) -> Result<(), Status> {
+    ) -> Result<BTreeSet<String>, Status> {
+        let mut missing = BTreeSet::new();
         for version in at {
-            let (old, new) = (versions(old, version)?, versions(new, version)?);
-            let place = Place::Root(&new.schema.value);
-            let difference = Difference::of(place, &old.value, &new.value, reset);
+            let (Some(old), Some(new)) = (versions(old, version)?, versions(new, version)?) else {
+                missing.insert(version.clone());
+                continue;
+            };
+            let difference = Difference::of(new.schema.place(), &old.value, &new.value, reset);
             self.others.push((version.clone(), difference));
         }
-        Ok(())
+        Ok(missing)
     }
 
     pub(super) fn at(&self, version: &str) -> &Difference {
@@ -100,20 +118,37 @@ pub(super) fn prune(
         same.for_each(|held| fields.union(&held.fields));
         fields
     };
-    let mut whole = versions(merged, &before.version)?;
-    let mut pruned = whole.value.clone();
-    let place = Place::Root(&whole.schema.value);
+    let Some(first) = versions(merged, &before.version)? else {
+        return Ok(merged.clone());
+    };
+    let mut whole = first.value.clone();
+    let mut pruned = whole.clone();
+    let place = first.schema.place();
     merge::prune(place, &mut pruned, &before.fields, &at(&before.version));
     let others: BTreeSet<&str> = managed.iter().map(|held| held.version.as_str()).collect();
     for version in others.into_iter().filter(|other| *other != before.version) {
-        whole = versions(&whole.value, version)?;
-        let left = versions(&pruned, version)?;
-        let place = Place::Root(&whole.schema.value);
+        let (Some(converted), Some(left)) =
+            (versions(&whole, version)?, versions(&pruned, version)?)
+        else {
+            continue;
+        };
+        let place = converted.schema.place();
+        whole = converted.value;
         let mut kept = fields_of(place, &left.value);
-        let gone = fields_of(place, &whole.value).difference(&kept);
+        let gone = fields_of(place, &whole).difference(&kept);
         kept.union(&at(version));
-        pruned = whole.value.clone();
+        pruned = whole.clone();
         merge::prune(place, &mut pruned, &gone, &kept);
     }
+    // UPSTREAM: what is left is what was there, with its own order, without what nobody got back.
+    let Some(left) = versions(&pruned, &before.version)? else {
+        return Ok(merged.clone());
+    };
+    let place = first.schema.place();
+    let kept = fields_of(place, &left.value);
+    let gone = fields_of(place, &first.value).difference(&kept);
+    let gone = gone.intersection(&before.fields);
+    let mut pruned = first.value.clone();
+    merge::prune(place, &mut pruned, &gone, &kept);
     Ok(pruned)
 }

@@ -11,30 +11,39 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
+/// UPSTREAM: how much of the processors is to be used where nobody says it.
+const DEFAULT_PERCENT: i64 = 80;
+
 /// Twice as deep as the deepest metric.
 const MAX_ANNOTATION_DEPTH: usize = 16;
 
 /// Reads a `v1` object: annotations become fields. What does not parse stays an annotation.
 pub(super) fn to_v2(object: &mut Value) {
     let mut metrics = Vec::new();
-    if let Some(percent) = integer(object, "spec.targetCPUUtilizationPercentage") {
-        metrics.push(json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}}));
-    }
-    remove(object, "spec.targetCPUUtilizationPercentage");
     if let Some(Value::Array(others)) = take(object, METRICS) {
-        metrics.extend(
-            others
-                .iter()
-                .filter_map(|metric| metric_to_v2(metric, "target")),
-        );
+        let others = others.iter();
+        metrics.extend(others.filter_map(|metric| metric_to_v2(metric, "target")));
     }
-    if !metrics.is_empty() {
-        set(object, "spec.metrics", metrics);
+    let percent = remove(object, "spec.targetCPUUtilizationPercentage");
+    let percent = percent.as_ref().and_then(Value::as_i64);
+    // UPSTREAM: the processor comes last, wherever it was, and by itself if there is nothing else.
+    if let Some(percent) = percent.or(metrics.is_empty().then_some(DEFAULT_PERCENT)) {
+        let target = json!({"type": "Utilization", "averageUtilization": percent});
+        let resource = json!({"name": "cpu", "target": target});
+        metrics.push(json!({"type": "Resource", "resource": resource}));
     }
+    set(object, "spec.metrics", metrics);
     if let Some(behavior) = take(object, BEHAVIOR) {
         set(object, "spec.behavior", recased(&behavior, false));
     }
     remove(object, "status.currentCPUUtilizationPercentage");
+    // The newer version leaves one out where the older always prints it, and the other way round.
+    if integer(object, "status.currentReplicas") == Some(0) {
+        remove(object, "status.currentReplicas");
+    }
+    if at(object, "status").is_object() {
+        set(object, "status.currentMetrics", Value::Null);
+    }
     if let Some(Value::Array(current)) = take(object, CURRENT_METRICS) {
         let current: Vec<_> = current
             .iter()
@@ -272,10 +281,12 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_on_the_way_through_v1() {
-        let (_, v2) = shown();
+        let (_, mut v2) = shown();
         let mut object = v2.clone();
         to_v1(&mut object);
         to_v2(&mut object);
+        let metrics = v2["spec"]["metrics"].as_array_mut().unwrap();
+        metrics.rotate_left(1);
         assert_eq!(object, v2);
     }
 

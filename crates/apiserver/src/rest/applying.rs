@@ -6,7 +6,7 @@ use super::go_json;
 use super::metadata::{metadata_mut, text};
 use super::prepared::Proposed;
 use super::strict::{Read, Source};
-use crate::apply::{self, Manager, Operation};
+use crate::apply::{self, Manager, Operation, Versions};
 use crate::kinds::{Kind, Subresource};
 use crate::status::Status;
 use crate::{Body, convert, semantics};
@@ -143,14 +143,26 @@ impl Context {
         force: bool,
     ) -> Result<Value, Status> {
         let (kind, reset) = (self.kind.clone(), self.unwritten());
-        match self.conversion() {
-            None => apply::apply(&kind, live, config, manager, force, reset, None),
-            Some(conversion) => {
-                let mut at = |object: &Value, version: &str| {
-                    self.conversions.at(&conversion, object, version)
-                };
-                apply::apply(&kind, live, config, manager, force, reset, Some(&mut at))
-            }
+        self.with_versions(|versions| {
+            apply::apply(&kind, live, config, manager, force, reset, versions)
+        })
+    }
+
+    /// Does something that may have to know an object at other versions, if its kind has any.
+    fn with_versions<T>(
+        &mut self,
+        work: impl FnOnce(Option<&mut Versions<'_>>) -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        if let Some(conversion) = self.conversion() {
+            return work(Some(&mut |object, version| {
+                self.conversions.at(&conversion, object, version)
+            }));
+        }
+        match convert::has_versions(&self.kind) {
+            true => work(Some(&mut |object, version| {
+                Ok(convert::at_version(&self.registry, object, version))
+            })),
+            false => work(None),
         }
     }
 
@@ -214,11 +226,23 @@ impl Context {
 
     /// The managedFields of a new object.
     pub(crate) fn manage_new(&self, new: &mut Value) {
-        if self.shared.track_fields && !self.applying {
-            let manager = self.manager(Operation::Update);
-            let shapes = &self.shared.shapes;
-            shapes.record(&self.kind, new, &manager, self.unwritten());
+        if !self.shared.track_fields || self.applying {
+            return;
         }
+        let (manager, reset) = (self.manager(Operation::Update), self.unwritten());
+        let shapes = &self.shared.shapes;
+        if !self.names_differ() {
+            return shapes.record(&self.kind, new, &manager, reset);
+        }
+        let mut shown = self.at_version(new.clone());
+        shapes.record(&self.kind, &mut shown, &manager, reset);
+        take_fields(&mut shown, new);
+    }
+
+    /// Whether fields have other names at the version of the request than where they are stored. They are managed by
+    /// the former.
+    fn names_differ(&self) -> bool {
+        self.kind.custom().is_none() && convert::differs(&self.kind)
     }
 
     /// Keeps managedFields true through a write that is not an apply.
@@ -231,14 +255,28 @@ impl Context {
         if !self.shared.track_fields || self.applying {
             return Ok(());
         }
+        if !self.names_differ() {
+            return self.record_fields(kind, new, old);
+        }
+        let asked = self.kind.clone();
+        let mut shown = self.at_version(new.clone());
+        let before = old.map(|old| self.at_version(old.clone()));
+        self.record_fields(&asked, &mut shown, before.as_ref())?;
+        take_fields(&mut shown, new);
+        Ok(())
+    }
+
+    fn record_fields(
+        &mut self,
+        kind: &Kind,
+        new: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
         let (manager, reset) = (self.manager(Operation::Update), self.unwritten());
-        let Some(conversion) = self.conversion() else {
-            apply::update(kind, new, old, &manager, reset);
-            return Ok(());
-        };
-        let mut at =
-            |object: &Value, version: &str| self.conversions.at(&conversion, object, version);
-        match apply::update_across(kind, new, old, &manager, reset, Some(&mut at)) {
+        let recorded = self.with_versions(|versions| {
+            apply::update_across(kind, new, old, &manager, reset, versions)
+        });
+        match recorded {
             Err(status) if self.conversions.are_awaited() => Err(status),
             // UPSTREAM: what cannot be converted is not written about, and the write goes on.
             Err(_) => {
@@ -248,6 +286,14 @@ impl Context {
             Ok(()) => Ok(()),
         }
     }
+}
+
+/// Moves managed fields from one to the other.
+fn take_fields(from: &mut Value, to: &mut Value) {
+    match metadata_mut(from).remove("managedFields") {
+        Some(fields) => metadata_mut(to).insert("managedFields".into(), fields),
+        None => metadata_mut(to).remove("managedFields"),
+    };
 }
 
 /// Puts back the nulls of custom objects that reading dropped.

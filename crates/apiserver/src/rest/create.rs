@@ -110,9 +110,9 @@ impl Context {
         let kind = self.stored_kind.clone();
         semantics::default(&self.kind, &mut value);
         remove_server_metadata(&kind, &mut value);
-        self.manage_new(&mut value);
         convert::to_storage(&self.kind, &mut value);
         retype(&kind, &mut value);
+        self.manage_new(&mut value);
         let namespaces = self.shared.store.last_change(admission::namespaces());
         let asked = asked_name(&value).to_owned();
         self.mutate(&creation(&kind, &asked, dry_run), &mut value, None)?;

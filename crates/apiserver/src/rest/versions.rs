@@ -5,7 +5,7 @@
 
 use super::Context;
 use super::prepared::Proposed;
-use crate::apply::AtVersion;
+use crate::apply::{AtVersion, Schema};
 use crate::crd::conversion::Conversion;
 use crate::status::Status;
 use serde_json::Value;
@@ -37,22 +37,26 @@ impl Conversions {
         conversion: &Conversion,
         object: &Value,
         to: &str,
-    ) -> Result<AtVersion, Status> {
+    ) -> Result<Option<AtVersion>, Status> {
         let Some(schema) = conversion.schema(to) else {
             return Err(Status::unexpected(format!(
                 "request to convert CR to an invalid group/version: {to}"
             )));
+        };
+        let found = |value| {
+            let schema = Schema::Custom(schema.clone());
+            Ok(Some(AtVersion { schema, value }))
         };
         let mut of = object.clone();
         if let Some(metadata) = of["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
         if of["apiVersion"] == to {
-            return Ok(AtVersion { schema, value: of });
+            return found(of);
         }
         let made = self.made.iter().find(|made| made.to == to && made.of == of);
         match made.map(|made| made.result.clone()) {
-            Some(Ok(value)) => Ok(AtVersion { schema, value }),
+            Some(Ok(value)) => found(value),
             Some(Err(why)) => Err(Status::unexpected(why)),
             None => {
                 self.wanted = Some((of, to.to_owned()));
