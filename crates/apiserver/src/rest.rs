@@ -180,7 +180,7 @@ fn begin(
 ) -> Result<Begun, Status> {
     info.check_timeout().map_err(Status::bad_request)?;
     let (mut parts, body) = request.into_parts();
-    let upgrade = crate::serve::Upgrade::of(&mut parts.extensions);
+    let mut upgrade = crate::serve::Upgrade::of(&mut parts.extensions);
     if body.len() > MAX_BODY {
         let message = format!("limit is {MAX_BODY}");
         return Err(Status::new(
@@ -196,7 +196,15 @@ fn begin(
             let answer = handler(Request::from_parts(parts, body));
             return Ok(Begun::Mounted(answer));
         }
-        if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {
+        if let Some(proxied) = proxied(
+            shared,
+            &registry,
+            &info,
+            &identity,
+            &parts,
+            &body,
+            &mut upgrade,
+        ) {
             return Ok(proxied);
         }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
@@ -205,7 +213,15 @@ fn begin(
         return usage::answer(shared, &registry, &info).map(Begun::Answered);
     }
     let Some(kind) = served else {
-        if let Some(proxied) = proxied(shared, &registry, &info, &identity, &parts, &body) {
+        if let Some(proxied) = proxied(
+            shared,
+            &registry,
+            &info,
+            &identity,
+            &parts,
+            &body,
+            &mut upgrade,
+        ) {
             return Ok(proxied);
         }
         if !registry.has_group(&info.group) {
@@ -272,12 +288,15 @@ fn proxied(
     identity: &Arc<Identity>,
     parts: &Parts,
     body: &Bytes,
+    upgrade: &mut Option<crate::serve::Upgrade>,
 ) -> Option<Begun> {
     let (remotes, place) = shared.aggregation.find(shared, registry, info)?;
     let (shared, identity) = (shared.clone(), identity.clone());
-    let (parts, body) = (parts.clone(), body.clone());
+    let (parts, body, upgrade) = (parts.clone(), body.clone(), upgrade.take());
     Some(Begun::Proxied(Box::pin(async move {
-        remotes[place].proxy(&shared, parts, body, &identity).await
+        let request = Request::from_parts(parts, body);
+        let remote = &remotes[place];
+        remote.proxy(&shared, request, upgrade, &identity).await
     })))
 }
 

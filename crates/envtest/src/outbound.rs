@@ -421,4 +421,106 @@ users: [{{name: u, user: {{{user}}}}}]
         assert_eq!(there["metadata"]["uid"], created["metadata"]["uid"]);
     }
 
+    /// A server behind another that speaks a protocol of its own at one path, and says who its caller is.
+    async fn echoing(pki: &Pki) -> u16 {
+        use hyper::body::Incoming;
+        use hyper_util::rt::{TokioExecutor, TokioIo};
+        use hyper_util::server::conn::auto;
+        let acceptor = tokio_rustls::TlsAcceptor::from(pki.tls().unwrap().config);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = |mut request: Request<Incoming>| async move {
+            let full = |text: &str| http_body_util::Full::new(Bytes::from(text.to_owned()));
+            let path = request.uri().path().to_owned();
+            let mut answer = Response::new(full(
+                r#"{"kind":"APIResourceList","apiVersion":"v1","resources":[]}"#,
+            ));
+            if path.ends_with("/refused") {
+                *answer.status_mut() = http::StatusCode::BAD_REQUEST;
+                *answer.body_mut() = full("no");
+            } else if path.ends_with("/echo") {
+                let headers = request.headers().clone();
+                let said = format!("{:?} {:?};", headers["upgrade"], headers["x-remote-user"]);
+                let upgrade = hyper::upgrade::on(&mut request);
+                runtime::spawn(async move {
+                    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+                    let mut stream = TokioIo::new(upgrade.await.unwrap());
+                    stream.write_all(said.as_bytes()).await.unwrap();
+                    let mut heard = [0; 5];
+                    stream.read_exact(&mut heard).await.unwrap();
+                    stream.write_all(&heard).await.unwrap();
+                    stream.shutdown().await.unwrap();
+                })
+                .detach();
+                *answer.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
+                let headers = answer.headers_mut();
+                headers.insert("connection", http::HeaderValue::from_static("Upgrade"));
+                headers.insert("upgrade", http::HeaderValue::from_static("echo/1"));
+                *answer.body_mut() = full("");
+            }
+            Ok::<_, std::convert::Infallible>(answer)
+        };
+        let running = async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = acceptor.clone();
+                let serving = async move {
+                    let stream = TokioIo::new(acceptor.accept(stream).await?);
+                    let service = hyper::service::service_fn(answer);
+                    let builder = auto::Builder::new(TokioExecutor::new());
+                    builder
+                        .serve_connection_with_upgrades(stream, service)
+                        .await
+                };
+                runtime::spawn(async move { drop(serving.await) }).detach();
+            }
+        };
+        runtime::spawn(running).detach();
+        port
+    }
+
+    /// Whoever upgrades a connection to a server behind this one speaks with it.
+    #[tokio::test]
+    async fn connections_are_upgraded_through_an_api_service() {
+        use hyper::upgrade::OnUpgrade;
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let pki = Pki::generate(&[], Validity::for_tests()).unwrap();
+        let port = echoing(&pki).await;
+        let (front, place) = served(pki.tls().unwrap()).await;
+        let service = json!({"metadata": {"name": "behind"}, "spec": {"type": "ExternalName", "externalName": "127.0.0.1"}});
+        let services = "/api/v1/namespaces/default/services";
+        assert_eq!(send(&front, "POST", services, service).await.0, 201);
+        let api_service = json!({"metadata": {"name": "v1.wardle.example.com"}, "spec": {
+            "group": "wardle.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "behind", "port": port}}});
+        let api_services = "/apis/apiregistration.k8s.io/v1/apiservices";
+        assert_eq!(send(&front, "POST", api_services, api_service).await.0, 201);
+        front.check_api_services().await;
+        let caller = Caller::new(runtime::clock::wall());
+        let ask = async |name: &str| {
+            let mut target = target(&pki, &place);
+            let identity = [&pki.admin_certificate, &pki.admin_key];
+            let [certificate, key] = identity.map(|pem| Bytes::from(pem.clone()));
+            target.identity = Some((certificate, key));
+            let path = format!("/apis/wardle.example.com/v1/namespaces/default/flunders/f/{name}");
+            let request = Request::get(path)
+                .header("connection", "Upgrade")
+                .header("upgrade", "echo/1")
+                .body(Bytes::new());
+            caller.call(target, request.unwrap()).await.unwrap()
+        };
+        let mut answer = ask("echo").await;
+        assert_eq!(answer.status(), 101);
+        assert_eq!(answer.headers()["upgrade"], "echo/1");
+        let upgrade = answer.extensions_mut().remove::<OnUpgrade>().unwrap();
+        let mut stream = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
+        stream.write_all(b"hello").await.unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "\"echo/1\" \"kubernetes-admin\";hello");
+        // Who refuses says why.
+        let answer = ask("refused").await;
+        assert_eq!(answer.status(), 400);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(&body[..], b"no");
+    }
 }

@@ -3,13 +3,14 @@
 //! Mirrors upstream's `kube-aggregator`. An APIService with a Service is *remote*. Whether its server answers is
 //! checked when anything about it changes and every half minute ([`available`]), and told by its condition
 //! `Available`. Requests for its group version are handed on with the name of their user in front-proxy headers
-//! ([`proxy`]), and discovery shows it among what is served here ([`discovery`]). What this server serves itself, built
+//! ([`proxy`]), also where they change the protocol of their connection ([`relay`]), and discovery shows it among what is served here ([`discovery`]). What this server serves itself, built
 //! in or by a definition, it serves itself, whatever an APIService says: the writer is warned.
 
 mod available;
 pub(crate) mod discovery;
 pub(crate) mod openapi;
 mod proxy;
+mod relay;
 
 pub(crate) use available::{check_all, keep_checking};
 
@@ -22,6 +23,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use relay::Upgraded;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -40,6 +42,7 @@ pub(crate) struct Aggregation {
     definitions: Mutex<BTreeMap<String, Arc<openapi::Definitions>>>,
     /// The certificate and key by which this server shows that it may speak for users.
     identity: OnceLock<(Bytes, Bytes)>,
+    upgraded: Upgraded,
 }
 
 /// An APIService that another server stands behind.

@@ -6,11 +6,12 @@ use crate::audit::Source;
 use crate::auth::Identity;
 use crate::outbound::NOBODY_CALLS;
 use crate::rest::response;
+use crate::serve::Upgrade;
 use crate::server::Shared;
+use crate::status::Status;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use std::net::IpAddr;
 
 /// Headers of one connection, which the next one makes for itself.
@@ -29,10 +30,11 @@ impl Remote {
     pub(crate) async fn proxy(
         &self,
         shared: &Shared,
-        parts: Parts,
-        body: Bytes,
+        request: Request<Bytes>,
+        upgrade: Option<Upgrade>,
         identity: &Identity,
     ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
         let refused = |why: &str| response::text(503, format!("{why}\n"));
         if !self.is_available {
             return refused("service unavailable");
@@ -47,6 +49,16 @@ impl Remote {
         let Some(outbound) = shared.outbound.clone() else {
             return refused(NOBODY_CALLS);
         };
+        let seat = match upgrade.map(|upgrade| shared.aggregation.upgraded.seat(upgrade)) {
+            None => None,
+            Some(Some(seat)) => Some(seat),
+            Some(None) => {
+                let why =
+                    "too many upgraded connections to aggregated servers, please try again later";
+                return response::status(&Status::too_many_requests(why, 1));
+            }
+        };
+        let protocol = parts.headers.get(header::UPGRADE).cloned();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = match Request::builder().method(parts.method).uri(path).body(body) {
             Ok(request) => request,
@@ -56,12 +68,24 @@ impl Remote {
         *request.headers_mut() = passed_on(parts.headers);
         forwarded_for(request.headers_mut(), source);
         name_user(request.headers_mut(), identity);
+        if let (Some(protocol), Some(_)) = (protocol, &seat) {
+            let headers = request.headers_mut();
+            headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            headers.insert(header::UPGRADE, protocol);
+        }
         match outbound.call(target, request).await {
             // UPSTREAM: whoever follows it would take his credentials to where another server wants them.
             Ok(answer) if answer.status().is_redirection() => response::text(
                 502,
                 "the backend attempted to redirect this request, which is not permitted",
             ),
+            Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => match seat {
+                Some(seat) => seat.relay(answer),
+                None => response::text(
+                    502,
+                    "the backend changed the protocol, which nobody asked for",
+                ),
+            },
             Ok(mut answer) => {
                 for name in &OF_CONNECTION {
                     answer.headers_mut().remove(name);

@@ -11,6 +11,7 @@ use http::Uri;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -49,7 +50,33 @@ pub(super) async fn connect(
     credential: &Credential,
     metrics: &TransportMetrics,
 ) -> Result<Connection, ConnectError> {
-    let opening = open(server, proxy, credential, metrics);
+    let tls = Arc::clone(&credential.tls);
+    in_time(server, open(server, proxy, credential, tls, metrics)).await
+}
+
+/// A connection that can be upgraded to another protocol: no HTTP/2.
+pub(super) async fn connect_http1(
+    server: &Server,
+    proxy: Option<&Uri>,
+    credential: &Credential,
+    metrics: &TransportMetrics,
+) -> Result<http1::SendRequest<Full<Bytes>>, ConnectError> {
+    let mut tls = ClientConfig::clone(&credential.tls);
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let opening = open(server, proxy, credential, Arc::new(tls), metrics);
+    match in_time(server, opening).await? {
+        Connection::Http1(sender) => Ok(sender),
+        Connection::Http2(_) => Err(ConnectError::Http {
+            server: server.to_string(),
+            problem: "it speaks HTTP/2 alone, which cannot be upgraded".to_owned(),
+        }),
+    }
+}
+
+async fn in_time(
+    server: &Server,
+    opening: impl Future<Output = Result<Connection, ConnectError>>,
+) -> Result<Connection, ConnectError> {
     match tokio::time::timeout(CONNECT_TIMEOUT, opening).await {
         Ok(connection) => connection,
         Err(_) => Err(ConnectError::TimedOut {
@@ -63,6 +90,7 @@ async fn open(
     server: &Server,
     proxy: Option<&Uri>,
     credential: &Credential,
+    tls: Arc<ClientConfig>,
     metrics: &TransportMetrics,
 ) -> Result<Connection, ConnectError> {
     let tcp = match proxy {
@@ -82,7 +110,7 @@ async fn open(
     let name = ServerName::try_from(name).map_err(|_| ConnectError::WrongName {
         server: server.to_string(),
     })?;
-    let tls = TlsConnector::from(Arc::clone(&credential.tls))
+    let tls = TlsConnector::from(tls)
         .connect(name, BufReader::with_capacity(READ_BYTES, tcp))
         .await
         .map_err(|source| ConnectError::handshake(server, source))?;
@@ -189,7 +217,7 @@ async fn speak_http1(server: &Server, io: Box<dyn Stream>) -> Result<Connection,
         .await
         .map_err(|error| http_error(server, &error))?;
     drive(async {
-        if let Err(error) = connection.await {
+        if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "an HTTP/1 connection to the API server ended");
         }
     });

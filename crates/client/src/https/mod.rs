@@ -16,14 +16,15 @@ mod tls;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
 
 pub use error::ConnectError;
 
 use self::identity::Identity;
-use self::lease::{Lease, Protocol, SendError};
+use self::lease::{Protocol, SendError};
 use self::pool::{Lane, Pool};
 use crate::config::{Config, ConfigError, Impersonate, Server};
 use crate::metrics::TransportMetrics;
@@ -99,6 +100,9 @@ impl Https {
         *request.uri_mut() = self.absolute(request.uri())?;
         request.headers_mut().extend(self.impersonation.clone());
         let first = self.identity.current().await?;
+        if request.headers().contains_key(UPGRADE) {
+            return Box::pin(self.upgrade(&request, &first)).await;
+        }
         let response = self.send_as(&request, &first).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
@@ -108,6 +112,19 @@ impl Https {
             Some(second) => Box::pin(self.send_as(&request, &second)).await,
             None => Ok(response),
         }
+    }
+
+    /// Asks for another protocol, on a connection of its own. If the answer is 101, its extensions hold the connection.
+    async fn upgrade(
+        &self,
+        request: &Request<Bytes>,
+        credential: &identity::Credential,
+    ) -> Result<Response<Body>, BoxError> {
+        let mut sender = self.pool.connect_alone(credential).await?;
+        let request = self.prepare(request, credential, Protocol::Http1)?;
+        let answer = sender.send_request(request.map(Full::new)).await;
+        let answer = answer.map_err(|error| error::explain(Box::new(error), &self.server))?;
+        Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
 
     async fn send_as(
@@ -124,7 +141,7 @@ impl Https {
         loop {
             tried += 1;
             let lease = self.pool.checkout(lane, credential, &self.identity).await?;
-            let request = self.prepare(request, credential, &lease)?;
+            let request = self.prepare(request, credential, lease.protocol())?;
             let is_read = request.method() == Method::GET;
             let reused = lease.is_reused();
             let error = match lease.send(request).await {
@@ -143,7 +160,7 @@ impl Https {
         &self,
         request: &Request<Bytes>,
         credential: &identity::Credential,
-        lease: &Lease,
+        protocol: Protocol,
     ) -> Result<Request<Bytes>, BoxError> {
         let mut request = request.clone();
         // A client with a token of its own has already said who it is.
@@ -155,7 +172,7 @@ impl Https {
                 .insert(AUTHORIZATION, authorization.clone());
         }
         // HTTP/2 carries scheme and host of its own; HTTP/1 wants the path alone and a header for the host.
-        if lease.protocol() == Protocol::Http1 {
+        if protocol == Protocol::Http1 {
             let host = HeaderValue::from_str(self.server.authority.as_str())?;
             request.headers_mut().insert(HOST, host);
             let path = request.uri().path_and_query().cloned();

@@ -12,7 +12,7 @@ use http::Uri;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 
-use super::connect::{Connection, connect};
+use super::connect::{Connection, connect, connect_http1};
 use super::error::ConnectError;
 use super::http2;
 use super::identity::{Credential, Identity};
@@ -108,6 +108,17 @@ impl Pool {
         connections.attempts += 1;
         connections.failure = connected.as_ref().err().cloned();
         Ok(connections.admit(connected?, &newest))
+    }
+}
+
+impl Pool {
+    /// A connection that nobody else gets: what is upgraded does not come back.
+    pub(super) async fn connect_alone(
+        &self,
+        credential: &Credential,
+    ) -> Result<http1::SendRequest<Full<Bytes>>, ConnectError> {
+        let proxy = self.proxy.as_ref();
+        connect_http1(&self.server, proxy, credential, &self.metrics).await
     }
 }
 
