@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::event_limits::EventLimits;
+use super::placement::{NodeSelectors, Tolerations};
 use super::pod_security::PodSecurity;
 use super::{Plugin, Plugins};
 use crate::outbound::Backend;
@@ -22,6 +23,8 @@ use crate::webhooks::ImagePolicy;
 pub struct PluginSettings {
     pub(crate) event_limits: Option<Arc<EventLimits>>,
     pub(super) pod_security: Arc<PodSecurity>,
+    pub(super) node_selectors: Arc<NodeSelectors>,
+    pub(super) tolerations: Arc<Tolerations>,
     pub(crate) image_policy: Option<Arc<ImagePolicy>>,
 }
 
@@ -36,11 +39,9 @@ pub enum Source {
 }
 
 /// What upstream's plugins can be told and ours cannot.
-const NOT_CONFIGURABLE: [(&str, Plugin); 7] = [
+const NOT_CONFIGURABLE: [(&str, Plugin); 5] = [
     ("MutatingAdmissionPolicy", Plugin::MutatingAdmissionPolicy),
     ("MutatingAdmissionWebhook", Plugin::MutatingAdmissionWebhook),
-    ("PodNodeSelector", Plugin::PodNodeSelector),
-    ("PodTolerationRestriction", Plugin::PodTolerationRestriction),
     ("ResourceQuota", Plugin::ResourceQuota),
     (
         "ValidatingAdmissionPolicy",
@@ -151,6 +152,18 @@ impl PluginSettings {
             match EventLimits::read(told.get("EventRateLimit")) {
                 Ok(limits) => settings.event_limits = Some(Arc::new(limits)),
                 Err(why) => failed("EventRateLimit", why),
+            }
+        }
+        if plugins.has(Plugin::PodNodeSelector) {
+            match NodeSelectors::read(told.get("PodNodeSelector")) {
+                Ok(selectors) => settings.node_selectors = Arc::new(selectors),
+                Err(why) => failed("PodNodeSelector", why),
+            }
+        }
+        if plugins.has(Plugin::PodTolerationRestriction) {
+            match Tolerations::read(told.get("PodTolerationRestriction")) {
+                Ok(tolerations) => settings.tolerations = Arc::new(tolerations),
+                Err(why) => failed("PodTolerationRestriction", why),
             }
         }
         if plugins.has(Plugin::PodSecurity) {

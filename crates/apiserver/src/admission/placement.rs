@@ -1,6 +1,8 @@
 //! Where pods may be put, by plugins that are off unless they are asked for: LimitPodHardAntiAffinityTopology,
-//! ExtendedResourceToleration, PodNodeSelector and PodTolerationRestriction. Those that upstream configures by a file
-//! have its defaults: what a namespace's annotations say, and nothing for the whole cluster.
+//! ExtendedResourceToleration, PodNodeSelector and PodTolerationRestriction. What a namespace's annotations say counts
+//! before what a file says of the whole cluster.
+
+mod cluster_wide;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Context, Operation, Plugin, Request, built_in};
 use crate::fields::{entries, entry, list, list_mut, object_mut, set, text};
 use crate::status::{Status, Subject};
+pub(super) use cluster_wide::{NodeSelectors, Tolerations};
 
 const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 const DEFAULT_TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
@@ -40,7 +43,32 @@ pub(super) fn select_nodes(
     if selector.is_empty() {
         crate::fields::remove(pod, "spec.nodeSelector");
     }
-    Ok(())
+    check_allowed_selector(context, request, pod)
+}
+
+/// Whether a pod selects nothing but what the file lets pods of its namespace select.
+fn check_allowed_selector(
+    context: &Context<'_>,
+    request: &Request<'_>,
+    pod: &Value,
+) -> Result<(), Status> {
+    let told = &context.settings.plugin_settings.node_selectors.allowed;
+    let allowed = told
+        .get(request.namespace)
+        .filter(|allowed| !allowed.is_empty());
+    let Some(allowed) = allowed else {
+        return Ok(());
+    };
+    let mut wanted = entries(pod, "spec.nodeSelector");
+    match wanted.all(|(key, value)| {
+        allowed
+            .get(key)
+            .is_some_and(|allowed| value == allowed.as_str())
+    }) {
+        true => Ok(()),
+        false => Err(request
+            .forbidden("pod node label selector labels conflict with its namespace whitelist")),
+    }
 }
 
 /// Tolerations that follow from the namespace, and from what the pod asks for.
@@ -70,11 +98,11 @@ pub(super) fn check(
     if on(context, Plugin::LimitPodHardAntiAffinityTopology) {
         check_topology(request, pod)?;
     }
-    if request.operation == Operation::Create
-        && on(context, Plugin::PodNodeSelector)
-        && conflicts(&node_selector_of(context, request.namespace)?, pod)
-    {
-        return Err(conflicting(request));
+    if request.operation == Operation::Create && on(context, Plugin::PodNodeSelector) {
+        if conflicts(&node_selector_of(context, request.namespace)?, pod) {
+            return Err(conflicting(request));
+        }
+        check_allowed_selector(context, request, pod)?;
     }
     match on(context, Plugin::PodTolerationRestriction) {
         true => check_tolerations(context, request, pod),
@@ -129,8 +157,15 @@ fn namespace_annotation(
 
 fn node_selector_of(context: &Context<'_>, namespace: &str) -> Result<Labels, Status> {
     let given = namespace_annotation(context, namespace, NODE_SELECTOR)?;
-    let given = given.unwrap_or_default();
-    parse_labels(&given).map_err(Status::unexpected)
+    match given {
+        Some(given) => parse_labels(&given).map_err(Status::unexpected),
+        None => Ok(context
+            .settings
+            .plugin_settings
+            .node_selectors
+            .default
+            .clone()),
+    }
 }
 
 /// `key=value,key=value`
@@ -163,7 +198,8 @@ fn parse_labels(selector: &str) -> Result<Labels, String> {
 fn restrict(context: &Context<'_>, request: &Request<'_>, pod: &mut Value) -> Result<(), Status> {
     let mut extra = match request.operation {
         Operation::Create => {
-            tolerations_of(context, request.namespace, DEFAULT_TOLERATIONS)?.unwrap_or_default()
+            let of_namespace = tolerations_of(context, request.namespace, DEFAULT_TOLERATIONS)?;
+            of_namespace.unwrap_or_else(|| told(context).default.clone())
         }
         _ => Vec::new(),
     };
@@ -187,16 +223,23 @@ fn check_tolerations(
     if given.is_empty() {
         return Ok(());
     }
-    let allowed = tolerations_of(context, request.namespace, ALLOWED_TOLERATIONS)?;
-    let allowed = allowed.unwrap_or_default();
+    let of_namespace = tolerations_of(context, request.namespace, ALLOWED_TOLERATIONS)?;
+    let (allowed, scope) = match &of_namespace {
+        Some(allowed) => (allowed, "namespace"),
+        None => (&told(context).allowed, "cluster"),
+    };
     let is_allowed = |given: &Value| allowed.iter().any(|allowed| covers(allowed, given));
     match allowed.is_empty() || given.iter().all(is_allowed) {
         true => Ok(()),
         // UPSTREAM: no status of its own, so it is the server's fault.
-        false => Err(Status::unexpected(
-            "pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist",
-        )),
+        false => Err(Status::unexpected(format!(
+            "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
+        ))),
     }
+}
+
+fn told<'a>(context: &Context<'a>) -> &'a Tolerations {
+    &context.settings.plugin_settings.tolerations
 }
 
 fn tolerations_of(

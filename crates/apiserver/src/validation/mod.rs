@@ -83,6 +83,18 @@ pub(crate) fn event_limits(configuration: &Value) -> Vec<Cause> {
     errors.0
 }
 
+/// What is wrong with a configuration of the plugin PodTolerationRestriction.
+pub(crate) fn pod_tolerations(configuration: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let named = serde_json::json!({"podtolerationrestriction": configuration});
+    let root = Place::root(&named);
+    let place = root.field("podtolerationrestriction");
+    for list in ["default", "whitelist"] {
+        scheduling::tolerations(&mut errors, &place.field(list));
+    }
+    errors.0
+}
+
 /// What is wrong with a configuration of the plugin PodSecurity.
 pub(crate) fn pod_security(configuration: &Value) -> Vec<Cause> {
     let mut errors = Errors::default();

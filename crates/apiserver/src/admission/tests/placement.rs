@@ -183,3 +183,117 @@ fn owners_are_set_by_who_could_delete_and_block_them() {
         "{refused}"
     );
 }
+
+/// A cluster whose plugin was told this by a file, and whose namespace has these annotations.
+fn told(plugin: &str, told: Value, annotations: Value) -> Case {
+    let mut case = with(plugin, annotations);
+    let told = PluginConfigurations::from([(plugin.to_owned(), told)]);
+    let load = |_: &str| unreachable!();
+    case.settings.plugin_settings =
+        PluginSettings::new(case.settings.plugins, &told, load).unwrap();
+    case
+}
+
+/// UPSTREAM: podnodeselector's TestPodAdmission, for what holds for the whole cluster.
+#[test]
+fn nodes_are_selected_for_the_whole_cluster_and_selectors_allowed_by_namespace() {
+    let check = |default: &str, own: Option<&str>, allowed: &str, asked: Value, expected: Value| {
+        let selectors = json!({"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": default, "ns": allowed}});
+        let annotations = match own {
+            Some(own) => json!({"scheduler.alpha.kubernetes.io/node-selector": own}),
+            None => json!({}),
+        };
+        let case = told("PodNodeSelector", selectors, annotations);
+        let created = case.create(pod(json!({"nodeSelector": asked})));
+        let found = match created {
+            Ok((made, _)) => at(&made, "spec.nodeSelector").clone(),
+            Err(why) => json!(why.split_once("node label selector ").unwrap().1),
+        };
+        assert_eq!(found, expected);
+    };
+    let none = || json!({});
+    let conflict = || json!("conflicts with its namespace node label selector");
+    let forbidden = || json!("labels conflict with its namespace whitelist");
+    check("", None, "", none(), Value::Null);
+    check("infra = false", None, "", none(), json!({"infra": "false"}));
+    check(
+        "",
+        Some(" infra = false "),
+        "",
+        none(),
+        json!({"infra": "false"}),
+    );
+    check(
+        "infra = false",
+        Some("infra=true"),
+        "",
+        none(),
+        json!({"infra": "true"}),
+    );
+    check("infra = false", Some(""), "", none(), Value::Null);
+    let test = json!({"env": "test"});
+    let both = json!({"infra": "true", "env": "test"});
+    check("infra = false", Some("infra=true"), "", test, both);
+    let asked = json!({"infra": "false"});
+    check("env = test", Some("infra=true"), "", asked, conflict());
+    let blue = || json!({"env": "dev", "color": "blue"});
+    let own = Some("infra=false, env = dev");
+    let all = json!({"infra": "false", "env": "dev", "color": "blue"});
+    check(
+        "env=dev",
+        own,
+        "env=dev, infra=false, color=blue",
+        blue(),
+        all,
+    );
+    check(
+        "env=dev",
+        own,
+        "env=dev, infra=true, color=blue",
+        blue(),
+        forbidden(),
+    );
+    check("env=dev", None, "env=prd", none(), forbidden());
+    check(
+        "env=dev",
+        Some("infra=false, env = test"),
+        "",
+        blue(),
+        conflict(),
+    );
+}
+
+/// UPSTREAM: podtolerationrestriction's TestPodAdmission, for what holds for the whole cluster.
+#[test]
+fn tolerations_of_the_whole_cluster_count_where_a_namespace_has_none() {
+    let toleration = |value: &str| json!({"key": "testKey", "operator": "Equal", "value": value, "effect": "NoSchedule"});
+    let (one, two) = (toleration("testValue"), toleration("testValue1"));
+    let configured = |default: Value, allowed: Value| {
+        json!({"apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1", "kind": "Configuration",
+            "default": default, "whitelist": allowed})
+    };
+    let create = |configuration: Value, annotations: Value, asked: Value| {
+        let case = told("PodTolerationRestriction", configuration, annotations);
+        tolerations(&case, json!({"tolerations": asked}))
+    };
+    let all = || json!([one]);
+    let none = || json!([]);
+    let free = || configured(all(), none());
+    assert_eq!(create(free(), json!({}), none()), Ok(vec![one.clone()]));
+    assert_eq!(
+        create(free(), json!({}), json!([two])),
+        Ok(vec![two.clone(), one.clone()])
+    );
+    let default = |text: &str| json!({"scheduler.alpha.kubernetes.io/defaultTolerations": text});
+    assert_eq!(create(free(), default(""), none()), Ok(vec![]));
+    assert_eq!(create(free(), default("[]"), none()), Ok(vec![]));
+    let own = default(&json!([two]).to_string());
+    assert_eq!(create(free(), own, none()), Ok(vec![two.clone()]));
+    let strict = || configured(none(), json!([two]));
+    assert_eq!(
+        create(strict(), json!({}), all()),
+        Err("pod tolerations (possibly merged with namespace default tolerations) conflict with its cluster whitelist".to_owned())
+    );
+    let allowed = json!({"scheduler.alpha.kubernetes.io/tolerationsWhitelist": ""});
+    assert_eq!(create(strict(), allowed, all()), Ok(vec![one.clone()]));
+}
