@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::event_limits::EventLimits;
 use super::placement::{NodeSelectors, Tolerations};
 use super::pod_security::PodSecurity;
+use super::quota::LimitedResources;
 use super::{Plugin, Plugins};
 use crate::outbound::Backend;
 use crate::rest::strict;
@@ -22,6 +23,7 @@ use crate::webhooks::ImagePolicy;
 #[derive(Clone, Default)]
 pub struct PluginSettings {
     pub(crate) event_limits: Option<Arc<EventLimits>>,
+    pub(super) limited_resources: Arc<LimitedResources>,
     pub(super) pod_security: Arc<PodSecurity>,
     pub(super) node_selectors: Arc<NodeSelectors>,
     pub(super) tolerations: Arc<Tolerations>,
@@ -39,10 +41,9 @@ pub enum Source {
 }
 
 /// What upstream's plugins can be told and ours cannot.
-const NOT_CONFIGURABLE: [(&str, Plugin); 5] = [
+const NOT_CONFIGURABLE: [(&str, Plugin); 4] = [
     ("MutatingAdmissionPolicy", Plugin::MutatingAdmissionPolicy),
     ("MutatingAdmissionWebhook", Plugin::MutatingAdmissionWebhook),
-    ("ResourceQuota", Plugin::ResourceQuota),
     (
         "ValidatingAdmissionPolicy",
         Plugin::ValidatingAdmissionPolicy,
@@ -101,7 +102,10 @@ pub fn sources(
             false => Ok(sources),
         };
     }
-    check_fields(&value).map_err(failed)?;
+    // What is in it for plugins is their business.
+    let of_plugins = ["configuration", "name", "path"];
+    let known = ["apiVersion", "kind", "plugins"];
+    check_unknown(&value, &known, ("plugins", &of_plugins)).map_err(failed)?;
     let read: AdmissionConfiguration = decode(value).map_err(failed)?;
     let mut sources = BTreeMap::new();
     for plugin in read.plugins {
@@ -166,6 +170,12 @@ impl PluginSettings {
                 Err(why) => failed("PodTolerationRestriction", why),
             }
         }
+        if plugins.has(Plugin::ResourceQuota) {
+            match LimitedResources::read(told.get("ResourceQuota")) {
+                Ok(limited) => settings.limited_resources = Arc::new(limited),
+                Err(why) => failed("ResourceQuota", why),
+            }
+        }
         if plugins.has(Plugin::PodSecurity) {
             match PodSecurity::read(told.get("PodSecurity")) {
                 Ok(pod_security) => settings.pod_security = Arc::new(pod_security),
@@ -209,8 +219,13 @@ pub(super) fn decode<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|why| why.to_string())
 }
 
-/// UPSTREAM: this file is read strictly; what is in it for plugins is their business.
-fn check_fields(value: &Value) -> Result<(), String> {
+/// UPSTREAM: some configurations are read strictly. Refuses what nobody knows of a configuration and of the items of its
+/// list.
+pub(super) fn check_unknown(
+    value: &Value,
+    known: &[&str],
+    (list, known_items): (&str, &[&str]),
+) -> Result<(), String> {
     let unknown = |value: &Value, known: &[&str], at: &str| -> Vec<String> {
         let members = value.as_object().into_iter().flatten();
         let unknown = members.filter(|(name, _)| !known.contains(&name.as_str()));
@@ -218,11 +233,10 @@ fn check_fields(value: &Value) -> Result<(), String> {
             .map(|(name, _)| format!("unknown field \"{at}{name}\""))
             .collect()
     };
-    let mut found = unknown(value, &["apiVersion", "kind", "plugins"], "");
-    let plugins = value["plugins"].as_array().into_iter().flatten();
-    for (index, plugin) in plugins.enumerate() {
-        let at = format!("plugins[{index}].");
-        found.extend(unknown(plugin, &["configuration", "name", "path"], &at));
+    let mut found = unknown(value, known, "");
+    let items = value[list].as_array().into_iter().flatten();
+    for (index, item) in items.enumerate() {
+        found.extend(unknown(item, known_items, &format!("{list}[{index}].")));
     }
     match found.is_empty() {
         true => Ok(()),
@@ -324,10 +338,10 @@ plugins:
             PluginSettings::new(plugins(), &told, |_| Err(String::new())).err()
         };
         let limits = "couldn't init admission plugin \"EventRateLimit\": limits: Invalid value: null: must not be empty";
-        let quota = "couldn't init admission plugin \"ResourceQuota\": its configuration is not read here; leave it out, and it runs with upstream's defaults";
+        let policies = "couldn't init admission plugin \"ValidatingAdmissionPolicy\": its configuration is not read here; leave it out, and it runs with upstream's defaults";
         assert_eq!(
-            refused("ResourceQuota", json!({})),
-            Some(vec![quota.to_owned(), limits.to_owned()])
+            refused("ValidatingAdmissionPolicy", json!({})),
+            Some(vec![policies.to_owned(), limits.to_owned()])
         );
         // Nobody asks one that is off.
         assert_eq!(

@@ -3,6 +3,10 @@
 //!
 //! What an object uses is `api::quota`'s to say: the controller counts by the same rules.
 
+mod limited;
+
+use std::collections::BTreeSet;
+
 use api::amounts::{self, Amounts};
 use api::kinds::ResourceQuota;
 use api::quota::{self, Counted, DeviceClasses, Evaluator, IGNORED, Item};
@@ -18,6 +22,7 @@ use crate::kinds::{Registry, Subresource};
 use crate::resources;
 use crate::status::Status;
 use crate::storage::Transaction;
+pub(super) use limited::LimitedResources;
 
 /// Refuses what would exceed a quota of the namespace, and counts up those that it fits into.
 pub(super) fn check(
@@ -37,7 +42,8 @@ pub(super) fn check(
     }
     let kind = built_in("", ResourceQuota::TYPE.kind.as_ref());
     let stored = context.cluster.list(kind, request.namespace);
-    if stored.is_empty() {
+    let limited = &context.settings.plugin_settings.limited_resources;
+    if stored.is_empty() && limited.is_empty() {
         return Ok(());
     }
     let objects = Objects::new(context.cluster, request.namespace, &evaluator);
@@ -59,6 +65,10 @@ pub(super) fn check(
         now: context.now,
     };
     let pertinent = claim.pertinent(object, &quotas)?;
+    claim.refuse_negative()?;
+    if !limited.is_empty() {
+        claim.refuse_uncovered(limited, &pertinent, &quotas)?;
+    }
     for (stored, used) in claim.fit(&pertinent)? {
         let mut charged = Value::clone(stored);
         set(&mut charged, "status.used", texts(&used));
@@ -161,31 +171,77 @@ impl Claim<'_> {
         Ok(pertinent)
     }
 
-    /// The quotas that change, each with what is used of it then.
-    fn fit<'q>(&self, quotas: &[Pertinent<'q>]) -> Result<Vec<(&'q Value, Amounts)>, Status> {
-        let whole = self.evaluator.usage(&self.new, self.now);
-        let negative: Vec<&str> = whole
+    fn usage(&self) -> Amounts {
+        self.evaluator.usage(&self.new, self.now)
+    }
+
+    /// What is used more than before; nothing for what was not there before.
+    fn growth(&self) -> Option<Amounts> {
+        let before = self.evaluator.usage(self.old.as_ref()?, self.now);
+        Some(amounts::growth(&self.usage(), &before))
+    }
+
+    /// What did not count towards a quota before counts in full.
+    fn was_counted(&self, quota: &ResourceQuota) -> bool {
+        let old = self.old.as_ref();
+        old.is_some_and(|old| quota::matches(quota, old))
+    }
+
+    fn refuse_negative(&self) -> Result<(), Status> {
+        let usage = self.usage();
+        let negative: Vec<&str> = usage
             .iter()
             .filter(|(_, amount)| amount.sign() < 0)
             .map(|(name, _)| name.as_str())
             .collect();
-        if !negative.is_empty() {
-            let negative = negative.join(",");
-            let why = format!("quota usage is negative for resource(s): {negative}");
-            return Err(self.request.forbidden(&why));
+        if negative.is_empty() {
+            return Ok(());
         }
-        let growth = self.old.as_ref().map(|old| {
-            let before = self.evaluator.usage(old, self.now);
-            amounts::growth(&whole, &before)
-        });
+        let negative = negative.join(",");
+        let why = format!("quota usage is negative for resource(s): {negative}");
+        Err(self.request.forbidden(&why))
+    }
+
+    /// Refuses what may be used with a quota alone, where it is used at all.
+    fn refuse_uncovered(
+        &self,
+        limited: &LimitedResources,
+        pertinent: &[Pertinent<'_>],
+        quotas: &[(&Value, ResourceQuota)],
+    ) -> Result<(), Status> {
+        let (usage, growth) = (self.usage(), self.growth());
+        let grows = growth.as_ref().unwrap_or(&usage);
+        let is_used = |amounts: &Amounts| amounts.values().any(|amount| amount.sign() != 0);
+        let raises = |quota: &ResourceQuota| match self.was_counted(quota) {
+            true => is_used(grows),
+            false => is_used(&usage),
+        };
+        let is_concerned = match pertinent {
+            [] => is_used(grows),
+            pertinent => pertinent.iter().any(|(_, quota)| raises(quota)),
+        };
+        if !is_concerned {
+            return Ok(());
+        }
+        let hard = pertinent.iter().map(|(_, quota)| &quota.status.hard);
+        let hard = hard.flat_map(|hard| hard.iter().flat_map(Amounts::keys));
+        let tracked: BTreeSet<Istr> = self
+            .evaluator
+            .tracked(hard, self.classes)
+            .into_iter()
+            .cloned()
+            .collect();
+        let quotas: Vec<&ResourceQuota> = quotas.iter().map(|(_, quota)| quota).collect();
+        limited.check(self.request, &self.new, &usage, &tracked, &quotas)
+    }
+
+    /// The quotas that change, each with what is used of it then.
+    fn fit<'q>(&self, quotas: &[Pertinent<'q>]) -> Result<Vec<(&'q Value, Amounts)>, Status> {
+        let (whole, growth) = (self.usage(), self.growth());
         let mut changed = Vec::new();
         for (stored, quota) in quotas {
-            // What did not count towards this quota before counts in full.
-            let counted = self
-                .old
-                .as_ref()
-                .is_some_and(|old| quota::matches(quota, old));
-            let delta = growth.as_ref().filter(|_| counted).unwrap_or(&whole);
+            let delta = growth.as_ref().filter(|_| self.was_counted(quota));
+            let delta = delta.unwrap_or(&whole);
             let empty = Amounts::new();
             let hard = quota.status.hard.as_ref().unwrap_or(&empty);
             let mut requested = delta.clone();

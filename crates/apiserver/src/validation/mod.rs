@@ -95,6 +95,16 @@ pub(crate) fn pod_tolerations(configuration: &Value) -> Vec<Cause> {
     errors.0
 }
 
+/// What is wrong with a configuration of the plugin ResourceQuota.
+pub(crate) fn limited_resources(configuration: &Value) -> Vec<Cause> {
+    let mut errors = Errors::default();
+    let root = Place::root(configuration);
+    for limited in root.field("limitedResources").items() {
+        errors.need(&limited.field("resource"));
+    }
+    errors.0
+}
+
 /// What is wrong with a configuration of the plugin PodSecurity.
 pub(crate) fn pod_security(configuration: &Value) -> Vec<Cause> {
     let mut errors = Errors::default();

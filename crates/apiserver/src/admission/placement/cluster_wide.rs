@@ -119,11 +119,15 @@ mod tests {
         );
         check(
             json!({"whitelist": [{"key": "foo", "operator": "Exists", "value": "bar", "effect": "NoSchedule"}]}),
-            expect![[r#"invalid config: [podtolerationrestriction.whitelist[0].operator: Invalid value: "bar": value must be empty when `operator` is 'Exists']"#]],
+            expect![[
+                r#"invalid config: [podtolerationrestriction.whitelist[0].operator: Invalid value: "bar": value must be empty when `operator` is 'Exists']"#
+            ]],
         );
         check(
             json!({"default": [{"operator": "Equal", "value": "bar", "effect": "NoSchedule"}]}),
-            expect![[r#"invalid config: [podtolerationrestriction.default[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which means "match all values and all keys"]"#]],
+            expect![[
+                r#"invalid config: [podtolerationrestriction.default[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which means "match all values and all keys"]"#
+            ]],
         );
     }
 }

@@ -322,3 +322,169 @@ fn events_and_reviews_are_never_counted() {
         json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "ns", "name": "e"}});
     assert_eq!(used(&case, &event, None, None), "");
 }
+
+/// A cluster with these quotas, in which these resources are limited.
+fn limited(resources: Value, quotas: Vec<Value>) -> Case {
+    let mut case = cluster(quotas);
+    let configuration = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration",
+        "limitedResources": resources});
+    let told = PluginConfigurations::from([("ResourceQuota".to_owned(), configuration)]);
+    let settings = PluginSettings::new(Plugins::default(), &told, |_| unreachable!());
+    case.settings.plugin_settings = settings.unwrap();
+    case.objects.push(
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "cluster-services"}, "value": 7}),
+    );
+    case
+}
+
+fn asking(cpu: &str, class: &str) -> Value {
+    let mut container = json!({"name": "c", "image": "i"});
+    if !cpu.is_empty() {
+        container["resources"] = json!({"requests": {"cpu": cpu}});
+    }
+    let mut spec = json!({"containers": [container]});
+    if !class.is_empty() {
+        spec["priorityClassName"] = json!(class);
+    }
+    pod(spec)
+}
+
+/// UPSTREAM: TestAdmitLimitedResourceNoQuota and its like.
+#[test]
+fn a_limited_resource_is_used_with_a_quota_alone() {
+    let of = |part: &str| json!([{"resource": "pods", "matchContains": [part]}]);
+    let covering = |name: &str| quota(json!({}), json!({name: "10"}), json!({name: "1"}));
+    let check = |resources: Value, quotas: Vec<Value>, expected: &str| {
+        let said = limited(resources, quotas).create(asking("3", ""));
+        assert_eq!(said.err().unwrap_or_default(), expected);
+    };
+    let refused = "pods \"p\" is forbidden: insufficient quota to consume: cpu,requests.cpu";
+    check(of("cpu"), vec![], refused);
+    check(
+        json!([{"resource": "services", "matchContains": ["services"]}]),
+        vec![],
+        "",
+    );
+    check(of("requests.cpu"), vec![covering("requests.cpu")], "");
+    check(of("memory"), vec![], "");
+    let mut other = covering("services");
+    other["metadata"]["name"] = json!("other");
+    let both = vec![covering("requests.cpu"), other.clone()];
+    check(of("requests.cpu"), both, "");
+    check(of("cpu"), vec![other], refused);
+    let half = "pods \"p\" is forbidden: insufficient quota to consume: cpu";
+    check(of("cpu"), vec![covering("requests.cpu")], half);
+}
+
+/// UPSTREAM: TestAdmitLimitedScopeWithCoverQuota.
+#[test]
+fn a_limited_scope_is_used_with_a_quota_of_that_scope_alone() {
+    let exists = |name: &str| json!({"scopeName": name, "operator": "Exists"});
+    let services =
+        || json!({"scopeName": "PriorityClass", "operator": "In", "values": ["cluster-services"]});
+    let of = |scope: Value| json!({"resource": "pods", "matchScopes": [scope]});
+    let covering = |scopes: Value| {
+        let spec = json!({"scopeSelector": {"matchExpressions": scopes}});
+        vec![quota(spec, json!({"pods": "10"}), json!({"pods": "1"}))]
+    };
+    let check = |resources: Value,
+                 quotas: Vec<Value>,
+                 (cpu, class): (&str, &str),
+                 missing: &str| {
+        let said = limited(resources, quotas).create(asking(cpu, class));
+        let expected = match missing {
+            "" => String::new(),
+            missing if missing.starts_with('{') => {
+                format!("insufficient quota to match these scopes: [{missing}]")
+            }
+            missing => format!("pods \"p\" is forbidden: insufficient quota to consume: {missing}"),
+        };
+        assert_eq!(said.err().unwrap_or_default(), expected);
+    };
+    let class = "cluster-services";
+    let any = || json!([of(exists("PriorityClass"))]);
+    check(
+        any(),
+        covering(json!([exists("PriorityClass")])),
+        ("3", class),
+        "",
+    );
+    let also = json!([{"resource": "pods", "matchContains": ["requests.cpu"], "matchScopes": [exists("PriorityClass")]}]);
+    check(
+        also,
+        covering(json!([exists("PriorityClass")])),
+        ("3", class),
+        "requests.cpu",
+    );
+    check(any(), vec![], ("3", class), "{PriorityClass Exists []}");
+    check(any(), vec![], ("3", ""), "");
+    let best = || json!([of(exists("BestEffort"))]);
+    check(best(), vec![], ("", ""), "{BestEffort Exists []}");
+    check(
+        best(),
+        covering(json!([exists("BestEffort")])),
+        ("", ""),
+        "",
+    );
+    let two = || json!([of(exists("BestEffort")), of(services())]);
+    check(two(), vec![], ("3", ""), "");
+    check(two(), vec![], ("", ""), "{BestEffort Exists []}");
+    let in_services = "{PriorityClass In [cluster-services]}";
+    check(two(), vec![], ("3", class), in_services);
+    let all = format!("{{BestEffort Exists []}} {in_services}");
+    check(two(), vec![], ("", class), &all);
+    check(
+        two(),
+        covering(json!([exists("BestEffort")])),
+        ("", class),
+        in_services,
+    );
+    check(
+        two(),
+        covering(json!([services()])),
+        ("", class),
+        "{BestEffort Exists []}",
+    );
+    check(
+        two(),
+        covering(json!([exists("BestEffort"), services()])),
+        ("", class),
+        "",
+    );
+    check(
+        json!([of(services())]),
+        covering(json!([exists("PriorityClass")])),
+        ("3", class),
+        "",
+    );
+}
+
+#[test]
+fn what_is_wrong_with_limited_resources_is_said() {
+    let refused = |kind: &str, version: &str, resources: Value| {
+        let told = json!({"kind": kind, "apiVersion": version, "limitedResources": resources});
+        let told = PluginConfigurations::from([("ResourceQuota".to_owned(), told)]);
+        let settings = PluginSettings::new(Plugins::default(), &told, |_| unreachable!());
+        let why = settings.err().unwrap_or_default().concat();
+        why.replace("couldn't init admission plugin \"ResourceQuota\": ", "")
+    };
+    let (kind, v1) = ("ResourceQuotaConfiguration", "apiserver.config.k8s.io/v1");
+    let good = json!([{"resource": "pods"}]);
+    assert_eq!(refused(kind, v1, good.clone()), "");
+    let older = "resourcequota.admission.k8s.io/v1beta1";
+    assert_eq!(refused("Configuration", older, good.clone()), "");
+    assert_eq!(
+        refused(kind, older, good),
+        "no kind \"ResourceQuotaConfiguration\" is registered for version \"resourcequota.admission.k8s.io/v1beta1\"; it must be \
+         ResourceQuotaConfiguration of apiserver.config.k8s.io/v1"
+    );
+    assert_eq!(
+        refused(kind, v1, json!([{"apiGroup": "apps"}])),
+        "limitedResources[0].resource: Required value"
+    );
+    assert_eq!(
+        refused(kind, v1, json!([{"resources": "pods"}])),
+        "strict decoding error: unknown field \"limitedResources[0].resources\""
+    );
+}
