@@ -121,9 +121,24 @@ async fn an_applier_may_go_on_at_another_version() {
         managed(&moved, "ann"),
         "autoscaling/v2 f:maxReplicas f:metrics f:scaleTargetRef"
     );
-    let (_, same) = apply(&server, "ann", "v2", spec).await;
+    let (_, same) = apply(&server, "ann", "v2", spec.clone()).await;
     let revision = |object: &Value| object["metadata"]["resourceVersion"].clone();
     assert_eq!(revision(&same), revision(&moved));
+    // What has no field at v1 goes with whoever applied it at v2.
+    spec["behavior"] = json!({"scaleDown": {"stabilizationWindowSeconds": 9}});
+    let (_, held) = apply(&server, "ann", "v2", spec).await;
+    assert_eq!(
+        held["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"],
+        9
+    );
+    let (code, back) = apply(&server, "ann", "v1", whole(70)).await;
+    assert_eq!(
+        (code, back["metadata"].get("annotations")),
+        (200, None),
+        "{back}"
+    );
+    let (_, gone) = server.get(&path("v2")).await;
+    assert_eq!(gone["spec"].get("behavior"), None, "{gone}");
 }
 
 /// UPSTREAM: nobody can say what is managed at a version that is gone.
