@@ -1,6 +1,6 @@
 //! What is known about an object when it is explained.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use api::decision::{Decided, Started};
@@ -21,8 +21,8 @@ pub struct Facts {
     /// in it.
     pub related: Vec<Value>,
     pub events: Vec<Value>,
-    /// By `kind/namespace/name`, the kind in lower case.
-    pub decisions: BTreeMap<String, Vec<Decided>>,
+    /// What controllers decided about any of them.
+    pub decisions: Vec<Decided>,
     /// Which controllers run where the decisions come from; none where nobody says so.
     pub started: Option<Started>,
     /// What could not be read.
@@ -91,7 +91,7 @@ impl Facts {
             object,
             related: Vec::new(),
             events: Vec::new(),
-            decisions: BTreeMap::new(),
+            decisions: Vec::new(),
             started: None,
             missing: Vec::new(),
             unread: BTreeSet::new(),
@@ -140,11 +140,6 @@ impl Facts {
         own.into_iter().chain(self.of_kind(kind))
     }
 
-    /// The key of [`Facts::decisions`].
-    pub fn key(kind: &str, namespace: &str, name: &str) -> String {
-        format!("{}/{namespace}/{name}", kind.to_lowercase())
-    }
-
     /// The kind of the object; empty for a custom resource that is merely called like one of the built-in kinds.
     pub(crate) fn kind(&self) -> &str {
         kind_of(&self.object)
@@ -179,20 +174,15 @@ impl Facts {
 
     /// What controllers decided about this very object: a recreated namesake, or one of another group, is another one.
     pub(crate) fn decisions_about(&self, object: &Value) -> Vec<Decided> {
-        let (kind, namespace, name) = (
-            text(object, "/kind"),
-            text(object, "/metadata/namespace"),
-            text(object, "/metadata/name"),
-        );
-        let (group, uid) = (group_of(object), text(object, "/metadata/uid"));
-        let namesakes = self.decisions.get(&Facts::key(kind, namespace, name));
+        let asked = id_of(object);
         let is_meant = |decided: &&Decided| {
             let about = &decided.object;
-            let is_same = about.uid.is_empty() || uid.is_empty() || about.uid.to_string() == uid;
-            about.kind == kind && about.group == group && is_same
+            let is_same = about.uid.is_empty() || asked.uid.is_empty() || about.uid == asked.uid;
+            is_same
+                && (&about.group, &about.kind) == (&asked.group, &asked.kind)
+                && (&about.namespace, &about.name) == (&asked.namespace, &asked.name)
         };
-        let namesakes = namesakes.into_iter().flatten();
-        namesakes.filter(is_meant).cloned().collect()
+        self.decisions.iter().filter(is_meant).cloned().collect()
     }
 
     /// The messages of the object's events of a reason, latest first.

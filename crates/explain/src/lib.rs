@@ -243,7 +243,7 @@ impl<'a> Draft<'a> {
     /// Adds what controllers decided about an object.
     fn add_decisions(&mut self, object: &serde_json::Value) {
         let about = self.facts.name_of(object);
-        let own = about == self.explanation.object;
+        let own = std::ptr::eq(object, &self.facts.object);
         for decided in self.facts.decisions_about(object) {
             let last = decided.decisions.len().saturating_sub(1);
             for (index, decision) in decided.decisions.iter().enumerate() {

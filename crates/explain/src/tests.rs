@@ -83,9 +83,7 @@ fn one() -> u64 {
 fn add_decision(facts: &mut Facts, document: Value) {
     let document = Document::deserialize(document).expect("the test's decision is good");
     let at = Time::parse("2026-01-01T11:58:00Z").unwrap().micro();
-    let about = &document.object;
-    let key = Facts::key(&about.kind, &about.namespace, &about.name);
-    facts.decisions.entry(key).or_default().push(Decided {
+    facts.decisions.push(Decided {
         controller: document.controller.into(),
         object: document.object,
         decisions: vec![Decision {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use api::decision::Decided;
 use api::kinds::Pod;
-use api::{Key, ResourceType};
+use api::{ObjectId, ResourceType};
 use explain::{Facts, Source};
 use serde_json::Value;
 
@@ -183,26 +183,11 @@ impl Gathered {
     }
 }
 
-fn decisions<'a>(
-    run: &Run,
-    objects: impl Iterator<Item = &'a Value>,
-) -> BTreeMap<String, Vec<Decided>> {
-    let text = |object: &Value, name: &str| {
-        object["metadata"][name]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    objects
-        .map(|object| {
-            let (namespace, name) = (text(object, "namespace"), text(object, "name"));
-            let kind = object["kind"].as_str().unwrap_or_default();
-            let (group, key) = (explain::group_of(object), Key::new(&namespace, &name));
-            let decided = run
-                .world
-                .decisions
-                .about(|_, about| about.kind == kind && about.group == group && about.key() == key);
-            (Facts::key(kind, &namespace, &name), decided)
-        })
-        .collect()
+fn decisions<'a>(run: &Run, objects: impl Iterator<Item = &'a Value>) -> Vec<Decided> {
+    let asked: Vec<ObjectId> = objects.map(explain::id_of).collect();
+    run.world.decisions.about(|_, about| {
+        let is_it = |one: &ObjectId| (&one.group, &one.kind) == (&about.group, &about.kind);
+        let mut asked = asked.iter();
+        asked.any(|one| is_it(one) && one.key() == about.key())
+    })
 }

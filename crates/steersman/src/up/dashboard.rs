@@ -1,12 +1,10 @@
 //! The dashboard of `up`: what it is told of the cluster, and how people get to it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use api::decision::Decided;
 use api::kinds::Deployment;
 use api::{Clock, Resource, Rng};
 use client::Client;
@@ -217,11 +215,11 @@ impl InTheBox {
         match answer {
             Answer::Decisions {
                 address,
-                by_object,
+                decided,
                 started,
             } => {
                 facts.source = explain::Source::Manager(address);
-                facts.decisions = by_object;
+                facts.decisions = decided;
                 facts.started = started;
             }
             Answer::Nobody(why) => facts.source = explain::Source::Part(why),
@@ -250,18 +248,12 @@ impl InTheBox {
                 )
             })
             .collect();
-        let mut by_object: BTreeMap<String, Vec<Decided>> = BTreeMap::new();
         let decided = self
             .decisions
             .about(|_, about| named.contains(&(&*about.kind, &*about.namespace, &*about.name)));
-        for one in decided {
-            let about = &one.object;
-            let key = Explained::key(&about.kind, &about.namespace, &about.name);
-            by_object.entry(key).or_default().push(one);
-        }
         Answer::Decisions {
             address: self.server.clone(),
-            by_object,
+            decided,
             started: Some(self.decisions.started().borrow().clone()),
         }
     }

@@ -1,10 +1,8 @@
 //! Who knows why: a manager of ours, or else our own plans on a copy of the objects.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use api::ObjectId;
 use api::decision::{Decided, Started};
 use bytes::Bytes;
 use client::Client;
@@ -30,7 +28,7 @@ pub(crate) struct Manager {
 pub(crate) enum Answer {
     Decisions {
         address: String,
-        by_object: BTreeMap<String, Vec<Decided>>,
+        decided: Vec<Decided>,
         started: Option<Started>,
     },
     Nobody(String),
@@ -81,23 +79,14 @@ impl Manager {
             controllers: Vec<Decided>,
         }
         let Runs { started } = self.read(manager::serving::DECISIONS).await?;
-        let mut by_object: BTreeMap<String, Vec<Decided>> = BTreeMap::new();
+        let mut decided = Vec::new();
         for object in decided_about(facts) {
             let About { controllers } = self.read(&target(object)).await?;
-            for one in controllers {
-                let ObjectId {
-                    kind,
-                    namespace,
-                    name,
-                    ..
-                } = &one.object;
-                let held = by_object.entry(Facts::key(kind, namespace, name));
-                held.or_default().push(one);
-            }
+            decided.extend(controllers);
         }
         Ok(Answer::Decisions {
             address: self.address.clone(),
-            by_object,
+            decided,
             started,
         })
     }
@@ -193,11 +182,11 @@ pub(crate) fn complete(mut facts: Facts, answer: Answer) -> Facts {
     match answer {
         Answer::Decisions {
             address,
-            by_object,
+            decided,
             started,
         } => {
             facts.source = Source::Manager(address);
-            facts.decisions = by_object;
+            facts.decisions = decided;
             facts.started = started;
         }
         // A plan from half of the objects would be one for another cluster.
@@ -212,19 +201,13 @@ pub(crate) fn complete(mut facts: Facts, answer: Answer) -> Facts {
     facts
 }
 
-fn on_a_copy(facts: &Facts) -> BTreeMap<String, Vec<Decided>> {
-    let mut decisions: BTreeMap<String, Vec<Decided>> = BTreeMap::new();
+fn on_a_copy(facts: &Facts) -> Vec<Decided> {
     if explain::kind_of(&facts.object) == "Pod" {
         // Its owner is known and the owner's other pods are not: the owner would replace them all.
-        return decisions;
+        return Vec::new();
     }
     let objects = std::iter::once(&facts.object).chain(&facts.related);
-    for decided in preview::decide(objects.cloned().collect(), facts.now) {
-        let about = &decided.object;
-        let key = Facts::key(&about.kind, &about.namespace, &about.name);
-        decisions.entry(key).or_default().push(decided);
-    }
-    decisions
+    preview::decide(objects.cloned().collect(), facts.now)
 }
 
 #[cfg(test)]
@@ -263,7 +246,8 @@ mod tests {
     fn nothing_is_planned_on_half_of_the_objects() {
         let facts = answered_by_nobody("Deployment", &[]);
         assert_eq!(facts.source, Source::Objects("nobody answers".to_owned()));
-        assert!(facts.decisions.contains_key("deployment/shop/asked"));
+        let about = facts.decisions.iter().map(|one| one.object.to_string());
+        assert_eq!(about.collect::<Vec<_>>(), ["Deployment shop/asked"]);
 
         for unread in [&["ReplicaSet"][..], &["Pod"], &["Pod", "ReplicaSet"]] {
             let facts = answered_by_nobody("Deployment", unread);
