@@ -80,17 +80,6 @@ pub fn service_account(controller: &str) -> &'static str {
         .service_account
 }
 
-/// Whether tests that need these controllers of ours can run; if not, says so in one line.
-pub fn ours_has(controllers: &[&str]) -> bool {
-    let is_missing = |name: &&&str| !ours().iter().any(|one| one.name == **name);
-    let missing: Vec<&str> = controllers.iter().filter(is_missing).copied().collect();
-    if !missing.is_empty() {
-        let missing = missing.join(", ");
-        installation::say(&format!("skipped: our binary does not have {missing}"));
-    }
-    missing.is_empty()
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavor {
     Go,

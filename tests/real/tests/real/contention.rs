@@ -30,17 +30,12 @@ fn go_and_go_take_turns() {
 
 #[test]
 fn go_and_ours_take_turns() {
-    if manager::ours_has(&CONTROLLERS) {
-        take_turns([Flavor::Go, Flavor::Ours]);
-    }
+    take_turns([Flavor::Go, Flavor::Ours]);
 }
 
 /// The API server picks the leader among candidates of both programs, and another one when it is gone.
 #[test]
 fn go_and_ours_are_candidates() {
-    if !manager::ours_has(&CONTROLLERS) {
-        return;
-    }
     let Some(installation) = installation::for_test() else {
         return;
     };

@@ -1,11 +1,11 @@
 //! Every scenario with Go's manager and with ours on kube-apiserver, and with ours on our own API server: they
 //! must agree. `cargo xtask differential` shows the first two as a table, for any scenario.
 
+use real_tests::Flavor;
 use real_tests::installation::{self, Installation, KUBERNETES};
 use real_tests::scenario::{
     Difference, KnownDifferences, Part, Record, Run, Scenario, Side, compare, run_all,
 };
-use real_tests::{Flavor, manager};
 
 const GO: Side = Side::Real(Flavor::Go);
 const OURS: Side = Side::Real(Flavor::Ours);
@@ -46,17 +46,6 @@ fn agree(part: Part) {
     let wanted: Vec<String> = wanted.split_terminator(',').map(str::to_owned).collect();
     let mut scenarios = Scenario::load(&wanted).unwrap();
     scenarios.retain(|scenario| scenario.part == part);
-    let all = scenarios.len();
-    scenarios.retain(|scenario| {
-        let mut names = scenario.controllers.iter();
-        names.all(|name| manager::ours().iter().any(|one| one.name == *name))
-    });
-    if scenarios.len() < all {
-        let left_out = all - scenarios.len();
-        installation::say(&format!(
-            "skipped: {left_out} scenarios of controllers that our binary does not have"
-        ));
-    }
     let Some(installation) = installation::for_test() else {
         installation::say("on our own API server, scenarios are judged by what they wait for");
         let installation = Installation::of(KUBERNETES).unwrap();

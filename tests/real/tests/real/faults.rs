@@ -64,9 +64,7 @@ fn a_rollout_survives_servers_that_go_away_with_go() {
 
 #[test]
 fn a_rollout_survives_servers_that_go_away_with_ours() {
-    if manager::ours_has(&CONTROLLERS) {
-        rollout_survives(Flavor::Ours, &SERVERS, false);
-    }
+    rollout_survives(Flavor::Ours, &SERVERS, false);
 }
 
 #[test]
@@ -76,9 +74,7 @@ fn a_rollout_survives_compaction_rotation_and_throttling_with_go() {
 
 #[test]
 fn a_rollout_survives_compaction_rotation_and_throttling_with_ours() {
-    if manager::ours_has(&CONTROLLERS) {
-        rollout_survives(Flavor::Ours, &TERMS, true);
-    }
+    rollout_survives(Flavor::Ours, &TERMS, true);
 }
 
 /// What it is made of, in the order in which it ends.

@@ -23,19 +23,16 @@ const KINDS: [(&str, &str, &str); 3] = [
 
 #[test]
 fn go_is_never_refused() {
-    never_refused(Flavor::Go, &KINDS);
+    never_refused(Flavor::Go);
 }
 
-/// With every kind of workload whose controller is ours already.
 #[test]
 fn ours_is_never_refused() {
-    let mut kinds = KINDS.to_vec();
-    kinds.retain(|(_, _, controller)| manager::ours_has(&[controller]));
-    never_refused(Flavor::Ours, &kinds);
+    never_refused(Flavor::Ours);
 }
 
 /// All controllers, each through its own service account with upstream's bootstrap roles.
-fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
+fn never_refused(flavor: Flavor) {
     let Some(installation) = installation::for_test() else {
         return;
     };
@@ -61,7 +58,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
         .unwrap();
     let _kubelet = AutomaticKubelet::start(&cluster.api, "default", 2);
 
-    for (kind, plural, _) in kinds {
+    for (kind, plural, _) in &KINDS {
         let path = format!("{APPS}/{plural}/{}", kind.to_lowercase());
         let is_daemon = *kind == "DaemonSet";
         cluster
@@ -110,7 +107,7 @@ fn never_refused(flavor: Flavor, kinds: &[(&str, &str, &str)]) {
         .into_iter()
         .filter(audit::Entry::is_manager)
         .collect();
-    let controllers = kinds.iter().map(|(_, _, controller)| controller);
+    let controllers = KINDS.iter().map(|(_, _, controller)| controller);
     for controller in controllers.chain(&HOUSEKEEPERS).chain(&["job-controller"]) {
         let account = format!(":{}", manager::service_account(controller));
         let acted = by_manager

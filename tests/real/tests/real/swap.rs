@@ -6,7 +6,7 @@ use std::time::Duration;
 use real_tests::audit::{self, Level};
 use real_tests::kubelet::{AutomaticKubelet, Ending, Kubelet};
 use real_tests::wait::{self, Seen};
-use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions, installation, manager};
+use real_tests::{Cluster, ClusterOptions, Flavor, Manager, ManagerOptions, installation};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -53,20 +53,13 @@ fn go_replaces_go() {
 
 #[test]
 fn ours_replaces_go_and_go_replaces_ours() {
-    swap(Flavor::Go, Flavor::Ours, &ours_already());
+    swap(Flavor::Go, Flavor::Ours, &WORKLOADS);
 }
 
 /// What our manager made, under names and hashes of its own, is kept by Go's.
 #[test]
 fn go_replaces_ours_and_ours_replaces_go() {
-    swap(Flavor::Ours, Flavor::Go, &ours_already());
-}
-
-/// Every kind of workload whose controllers are ours already.
-fn ours_already() -> Vec<Workload> {
-    let mut workloads = WORKLOADS.to_vec();
-    workloads.retain(|workload| manager::ours_has(workload.controllers));
-    workloads
+    swap(Flavor::Ours, Flavor::Go, &WORKLOADS);
 }
 
 fn swap(first: Flavor, second: Flavor, workloads: &[Workload]) {
