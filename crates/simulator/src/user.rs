@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::kinds::{
-    DaemonSet, Deployment, Job, Metadata, Namespace, Node, Pod, ReplicaSet, ResourceQuota, Secret,
-    StatefulSet,
-};
+use api::kinds::{Job, Metadata, Namespace, Node, Pod, ReplicaSet, ResourceQuota, Secret};
 use api::{Resource, ResourceType};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Error, ListOptions, Patch, Propagation};
 use serde_json::{Value, json};
 
-use crate::scenario::{GOOD_VERSION, Labelled, Target, UserAction, version_patch};
+use crate::scenario::{Labelled, Target, UserAction, all_workloads};
 
 pub(crate) struct User {
     client: Client,
@@ -378,24 +375,12 @@ impl User {
                 let _ = self.patch_node(node, &patch).await;
             }
         }
-        self.finish::<Deployment>(json!({"paused": false})).await;
-        // What is replaced by hand, or kept below a partition, would stay at a bad version forever.
-        let all = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
-        self.finish::<StatefulSet>(json!({"updateStrategy": all}))
-            .await;
-        let all =
-            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}});
-        self.finish::<DaemonSet>(json!({"updateStrategy": all}))
-            .await;
-        self.raise_quotas().await;
-        // A job that may not run never comes to an end. Its template cannot be changed.
-        let runs = json!({"spec": {"suspend": false}});
-        for job in self.all::<Job>().await.unwrap_or_default() {
-            let meta = &job.metadata;
-            let _ = self
-                .strategic(&Job::TYPE, &meta.namespace, &meta.name, &runs)
-                .await;
+        for workloads in all_workloads() {
+            if let Some(patch) = workloads.finish {
+                self.finish(&workloads.resource, &patch()).await;
+            }
         }
+        self.raise_quotas().await;
     }
 
     /// Quotas that keep pods from being created are raised, as their users did before the server lost it.
@@ -411,16 +396,15 @@ impl User {
         }
     }
 
-    async fn finish<K: Resource>(&self, spec: Value) {
-        for object in self.all::<K>().await.unwrap_or_default() {
-            let mut patch = version_patch(GOOD_VERSION, false);
-            for (field, value) in spec.as_object().into_iter().flatten() {
-                patch["spec"][field] = value.clone();
-            }
-            let meta = object.meta();
+    async fn finish(&self, resource: &ResourceType, patch: &Value) {
+        let options = ListOptions::default();
+        let page = self.client.list(resource, "", &options).await;
+        let items = page.map(|page| page.items).unwrap_or_default();
+        let objects = items.iter().filter_map(|item| Metadata::decode(item).ok());
+        for Metadata { metadata: meta } in objects {
             // It may be on its way out.
             let _ = self
-                .strategic(&K::TYPE, &meta.namespace, &meta.name, &patch)
+                .strategic(resource, &meta.namespace, &meta.name, patch)
                 .await;
         }
     }

@@ -5,7 +5,7 @@ use api::{Resource, Rng};
 use serde_json::{Value, json};
 
 use crate::oracle::Workloads;
-use crate::oracle::workloads::{Changes, amount, draw_object};
+use crate::oracle::workloads::{Changes, amount, draw_object, good_version};
 
 pub(super) const WORKLOADS: Workloads = Workloads {
     resource: DaemonSet::TYPE,
@@ -26,6 +26,12 @@ pub(super) const WORKLOADS: Workloads = Workloads {
         };
         changes.draw(rng, versions)
     },
+    // What is replaced by hand would stay at a bad version for ever.
+    finish: Some(|| {
+        let rolling = json!({"maxSurge": 0, "maxUnavailable": 1});
+        let all = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+        good_version(json!({"updateStrategy": all}))
+    }),
 };
 
 fn change(rng: &Rng, choice: usize) -> Option<(Value, String)> {

@@ -4,7 +4,7 @@ use api::kinds::{Deployment, ROLLBACK_TO};
 use api::{Resource, Rng};
 use serde_json::{Value, json};
 
-use crate::oracle::workloads::{Changes, amount, draw_object};
+use crate::oracle::workloads::{Changes, amount, draw_object, good_version};
 use crate::oracle::{Actions, Draw, UserAction, Workloads};
 
 pub(super) const ACTIONS: [Actions; 2] = [Actions::of(roll_back), Actions::of(resize)];
@@ -29,6 +29,7 @@ pub(super) const WORKLOADS: Workloads = Workloads {
         };
         changes.draw(rng, versions)
     },
+    finish: Some(|| good_version(json!({"paused": false}))),
 };
 
 /// A Deployment gets two more versions, and goes back: to the one before, to the first, or to one that never was.

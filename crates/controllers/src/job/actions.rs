@@ -14,6 +14,8 @@ pub(super) const WORKLOADS: Workloads = Workloads {
     resource: Job::TYPE,
     draw,
     change: |rng, _| change(rng),
+    // One that may not run never comes to an end. Its template cannot be changed.
+    finish: Some(|| json!({"spec": {"suspend": false}})),
 };
 
 /// More failures than faults can make in a run: pods that are deleted or lost count as failed.

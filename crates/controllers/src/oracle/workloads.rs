@@ -13,10 +13,12 @@ pub struct Workloads {
     pub draw: fn(&Rng, &Target, &str) -> Value,
     /// A change that is legal for the kind, of an object that has had these versions: the patch, and what it is in words.
     pub change: fn(&Rng, &mut Vec<usize>) -> (Value, String),
+    /// The patch after which an object can come to rest, whatever was changed about it; none where that cannot be kept from it.
+    pub finish: Option<fn() -> Value>,
 }
 
 /// The version that everything is brought to in the end: its pods behave.
-pub const GOOD_VERSION: usize = 9;
+const GOOD_VERSION: usize = 9;
 
 /// Small numbers find the same bugs sooner.
 const REPLICAS_MAX: usize = 6;
@@ -140,6 +142,15 @@ pub fn version_patch(version: usize, bad: bool) -> Value {
     let mut template = json!({"metadata": {"labels": {}, "annotations": {}}, "spec": {}});
     set_version(&mut template, version, bad);
     json!({"spec": {"template": template}})
+}
+
+/// The patch that brings a workload to a version that works, with these fields of its spec.
+pub(crate) fn good_version(spec: Value) -> Value {
+    let mut patch = version_patch(GOOD_VERSION, false);
+    if let (Some(held), Value::Object(spec)) = (patch["spec"].as_object_mut(), spec) {
+        held.extend(spec);
+    }
+    patch
 }
 
 /// How many may be missing, or too many, during a rollout.

@@ -11,6 +11,7 @@ pub(super) const REPLICA_SETS: Workloads = Workloads {
     resource: ReplicaSet::TYPE,
     draw: |rng, target, app| draw_object(rng, target, app, true),
     change: |rng, versions| CHANGES.draw(rng, versions),
+    finish: None,
 };
 
 pub(super) const REPLICATION_CONTROLLERS: Workloads = Workloads {
@@ -21,6 +22,7 @@ pub(super) const REPLICATION_CONTROLLERS: Workloads = Workloads {
         object
     },
     change: |rng, versions| CHANGES.draw(rng, versions),
+    finish: None,
 };
 
 /// Neither replaces pods of another version: one that is bad would stay.

@@ -5,7 +5,7 @@ use api::{Resource, Rng};
 use serde_json::{Value, json};
 
 use crate::oracle::Workloads;
-use crate::oracle::workloads::{Changes, draw_object};
+use crate::oracle::workloads::{Changes, draw_object, good_version};
 
 pub(super) const WORKLOADS: Workloads = Workloads {
     resource: StatefulSet::TYPE,
@@ -22,6 +22,11 @@ pub(super) const WORKLOADS: Workloads = Workloads {
         };
         changes.draw(rng, versions)
     },
+    // What is replaced by hand, or kept below a partition, would stay at a bad version for ever.
+    finish: Some(|| {
+        let all = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+        good_version(json!({"updateStrategy": all}))
+    }),
 };
 
 fn draw_spec(rng: &Rng, spec: &mut Value) {

@@ -17,7 +17,8 @@ pub use controllers::oracle::{Labelled, Target, UserAction};
 
 use crate::faults::FaultRates;
 
-pub(crate) use controllers::oracle::workloads::{GOOD_VERSION, version_patch};
+use controllers::oracle::workloads::version_patch;
+pub(crate) use workloads::all_workloads;
 
 /// Enough for any run with a handful of pods.
 const CHANGES_MAX: u64 = 6000;

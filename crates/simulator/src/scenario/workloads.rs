@@ -35,10 +35,11 @@ pub(super) fn draw_kind(rng: &Rng) -> &'static Workloads {
 }
 
 fn of_kind(kind: &ResourceType) -> Option<&'static Workloads> {
-    all().find(|workloads| workloads.resource == *kind)
+    all_workloads().find(|workloads| workloads.resource == *kind)
 }
 
-fn all() -> impl Iterator<Item = &'static Workloads> {
+/// How users run things, by objects of each kind.
+pub(crate) fn all_workloads() -> impl Iterator<Item = &'static Workloads> {
     controllers::built().flat_map(|descriptor| descriptor.workloads)
 }
 
@@ -49,7 +50,7 @@ mod tests {
     #[test]
     fn workloads_of_every_kind_come() {
         assert!(KINDS.iter().all(|kind| of_kind(kind).is_some()));
-        let left_out = all().find(|workloads| !KINDS.contains(&workloads.resource));
+        let left_out = all_workloads().find(|workloads| !KINDS.contains(&workloads.resource));
         assert_eq!(left_out.map(|workloads| &workloads.resource), None);
     }
 }
