@@ -27,6 +27,9 @@ const AFTERMATH: Duration = Duration::from_millis(1_300);
 /// that crashes goes on crashing.
 const LULL: Duration = Duration::from_secs(240);
 
+/// Longer than a controller needs for news.
+const MOMENT: Duration = Duration::from_secs(10);
+
 /// A user looks again after this time whether what they fixed has come right.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
@@ -297,9 +300,19 @@ impl<'a> Run<'a> {
             if caches.is_err() && began.elapsed() < REST {
                 continue;
             }
-            return caches.and_then(|()| oracles.check_even_if_paused());
+            caches?;
+            oracles.check_in_time()?;
+            return oracles.check_even_if_paused(false);
         }
-        Ok(())
+        self.cluster.oracles().check_even_if_paused(true)?;
+        match self.cluster.oracles().check_in_time() {
+            Ok(()) => Ok(()),
+            // What was orphaned a moment ago is adopted in the next.
+            Err(_) => {
+                self.pass_time(MOMENT).await;
+                self.cluster.oracles().check_in_time()
+            }
+        }
     }
 
     /// Have the managers written nothing for a while, and have nothing more to do?

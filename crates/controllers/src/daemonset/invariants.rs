@@ -76,7 +76,13 @@ impl Oracle for DaemonSetOracle {
         let sets = world.store::<DaemonSet>().list();
         sets.iter().try_for_each(|set| check_at_rest(world, set))?;
         released(world, selects_revision)?;
+        self.in_time(world)?;
         self.even_if_paused(world)
+    }
+
+    fn in_time(&self, world: &World) -> Verdict {
+        adopted(world, selects_pod)?;
+        adopted(world, selects_revision)
     }
 
     fn even_if_paused(&self, world: &World) -> Verdict {
@@ -94,8 +100,6 @@ impl Oracle for DaemonSetOracle {
                 )?;
             }
         }
-        adopted(world, selects_pod)?;
-        adopted(world, selects_revision)?;
         released(world, selects_pod)
     }
 

@@ -80,7 +80,12 @@ impl Oracle for DeploymentOracle {
             let sets = world.owned_by(&deployment.metadata.uid);
             converged(&deployment, &sets)?;
         }
+        self.in_time(world)?;
         self.even_if_paused(world)
+    }
+
+    fn in_time(&self, world: &World) -> Verdict {
+        adopted(world, selects)
     }
 
     fn even_if_paused(&self, world: &World) -> Verdict {
@@ -104,7 +109,6 @@ impl Oracle for DeploymentOracle {
                 reported(&deployment, &seen)?;
             }
         }
-        adopted(world, selects)?;
         released(world, selects)
     }
 

@@ -84,9 +84,17 @@ impl Oracle for JobOracle {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
+        self.in_time(world)?;
         self.even_if_paused(world)?;
         let jobs = world.store::<Job>().list();
         jobs.iter().try_for_each(|job| came_to_an_end(job))
+    }
+
+    fn in_time(&self, world: &World) -> Verdict {
+        // UPSTREAM: a job that is over looks at nothing any more.
+        adopted(world, |job: &Job, pod: &Pod| {
+            is_at_work(world, job) && selects(job, pod)
+        })
     }
 
     fn even_if_paused(&self, world: &World) -> Verdict {
@@ -98,10 +106,6 @@ impl Oracle for JobOracle {
                 self.check_reported(world, &job, &pods)?;
             }
         }
-        // UPSTREAM: a job that is over looks at nothing any more.
-        adopted(world, |job: &Job, pod: &Pod| {
-            is_at_work(world, job) && selects(job, pod)
-        })?;
         released(world, |job: &Job, pod: &Pod| {
             !is_at_work(world, job) || selects(job, pod)
         })

@@ -61,6 +61,11 @@ pub trait Oracle: Send {
     /// When nothing changes any more, all faults are over, and users have left nothing paused or broken.
     fn at_rest(&self, world: &World) -> Verdict;
 
+    /// Minutes after the last fault, however busy the cluster is kept: what nobody has to wait for is done.
+    fn in_time(&self, _world: &World) -> Verdict {
+        Ok(())
+    }
+
     /// When nothing changes any more, although users may have paused or broken something.
     fn even_if_paused(&self, _world: &World) -> Verdict {
         Ok(())

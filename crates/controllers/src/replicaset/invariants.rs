@@ -56,7 +56,14 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
     }
 
     fn at_rest(&self, world: &World) -> Verdict {
+        self.in_time(world)?;
         self.even_if_paused(world)
+    }
+
+    fn in_time(&self, world: &World) -> Verdict {
+        adopted(world, |owner: &K, pod: &Pod| {
+            pod.is_active() && owner.selects(&pod.metadata.labels)
+        })
     }
 
     fn even_if_paused(&self, world: &World) -> Verdict {
@@ -66,9 +73,6 @@ impl<K: ReplicaOwner> Oracle for ReplicaOracle<K> {
                 converged(&*owner, &world.owned_by(&owner.meta().uid), gates, now)?;
             }
         }
-        adopted(world, |owner: &K, pod: &Pod| {
-            pod.is_active() && owner.selects(&pod.metadata.labels)
-        })?;
         // UPSTREAM: a pod that has ended, or is about to, stays whose it was.
         released(world, |owner: &K, pod: &Pod| {
             !pod.is_active() || owner.selects(&pod.metadata.labels)

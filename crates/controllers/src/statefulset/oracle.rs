@@ -127,7 +127,12 @@ impl Oracle for StatefulSetOracle {
             converged(&set, &pods, &revisions, world.now())?;
             claims_converged(&set, &self.looked_after(world, &meta.namespace))?;
         }
+        self.in_time(world)?;
         self.even_if_paused(world)
+    }
+
+    fn in_time(&self, world: &World) -> Verdict {
+        check_adopted(world)
     }
 
     fn even_if_paused(&self, world: &World) -> Verdict {
@@ -138,7 +143,6 @@ impl Oracle for StatefulSetOracle {
                 reported(&set, &pods, &revisions, world.now())?;
             }
         }
-        check_adopted(world)?;
         self.check_released(world)
     }
 

@@ -178,7 +178,10 @@ status: {{conditions: [{{type: Approved, lastUpdateTime: '2026-01-01T11:59:59Z'}
 {started}"
     );
     let told = crate::explain(&facts(&yaml));
-    let why = told.in_the_way.iter().map(|obstacle| obstacle.why.to_string());
+    let why = told
+        .in_the_way
+        .iter()
+        .map(|obstacle| obstacle.why.to_string());
     let advice = told.help.map(|help| help.why);
     let lines: Vec<String> = std::iter::once(told.verdict)
         .chain(why)

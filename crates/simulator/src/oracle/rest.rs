@@ -4,7 +4,7 @@ use api::decision::Decided;
 use api::kinds::Pod;
 use api::{Key, Meta, ResourceType};
 use controllers::Descriptor;
-use controllers::oracle::{Oracle, Verdict, View};
+use controllers::oracle::{Oracle, Sight, Verdict, View};
 use runtime::{Decisions, Informers, Metrics};
 
 use super::{Inner, Oracles, views};
@@ -22,13 +22,24 @@ impl Oracles {
         inner.check_leftovers()
     }
 
-    /// Is what the managers say true, now that they have nothing more to do? Holds even if a user has paused, suspended or
-    /// broken something.
-    pub(crate) fn check_even_if_paused(&self) -> Verdict {
+    /// Is done what nobody has to wait for, although the cluster may never be quiet?
+    pub(crate) fn check_in_time(&self) -> Verdict {
         let mut inner = self.lock();
         inner.checks += 1;
         inner.world.run.acting = None;
-        inner.ask_all(|oracle, inner| oracle.even_if_paused(&inner.world))
+        inner.ask_all(|oracle, inner| oracle.in_time(&inner.world))
+    }
+
+    /// Is what the managers say true, now that they have nothing more to do? Holds even if a user has paused, suspended or
+    /// broken something. `is_busy` if they never had nothing to do, so that nobody can be held to it.
+    pub(crate) fn check_even_if_paused(&self, is_busy: bool) -> Verdict {
+        let mut inner = self.lock();
+        inner.checks += 1;
+        inner.world.run.acting = None;
+        let name = "what is reported is true before users put everything right";
+        inner.world.check(name, Sight::unless(is_busy), || {
+            inner.ask_all(|oracle, inner| oracle.even_if_paused(&inner.world))
+        })
     }
 
     /// Does a key fail that may, as it does upstream? Then it waits for a long time once the reason is gone.
