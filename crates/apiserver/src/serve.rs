@@ -11,10 +11,11 @@ use crate::tls::{Peer, RELOAD_PERIOD, Tls, Trust};
 use bytes::Bytes;
 use connections::{
     Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, InFlight, Room, Seat, Unread,
+    discard,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{CONNECTION, DATE, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, DATE, EXPECT, HeaderValue, UPGRADE};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -274,7 +275,7 @@ impl Port {
         peer: &Peer,
         seat: &Seat,
     ) -> (Response<Body>, Room) {
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
         if parts.headers.contains_key(UPGRADE) {
             let held = Arc::new((seat.clone(), seat.begin()));
             parts.extensions.insert(Ground {
@@ -291,7 +292,13 @@ impl Port {
             .admit(&parts, self.trust.presented(peer, &parts.headers, now));
         let identity = match admitted {
             Ok(identity) => identity,
-            Err(status) => return (response::status(&status), Room::default()),
+            Err(status) => {
+                // Who asks first whether to send has sent nothing.
+                if !parts.headers.contains_key(EXPECT) {
+                    discard(body).await;
+                }
+                return (response::status(&status), Room::default());
+            }
         };
         if !identity.is_anonymous() {
             seat.known();
@@ -300,7 +307,7 @@ impl Port {
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         let read = match is_read {
             true => Ok((Bytes::new(), Room::default())),
-            false => self.bodies.read(body, MAX_BODY).await,
+            false => self.bodies.read(&mut body, MAX_BODY).await,
         };
         match read {
             Ok((body, room)) => {
@@ -309,7 +316,12 @@ impl Port {
                 let answer = self.server.handle(request, identity);
                 (self.run(answer, is_long).await, room)
             }
-            Err(unread) => (response::status(&refusal(&unread)), Room::default()),
+            Err(unread) => {
+                if unread == Unread::TooLarge {
+                    discard(body).await;
+                }
+                (response::status(&refusal(&unread)), Room::default())
+            }
         }
     }
 }

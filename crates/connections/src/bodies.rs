@@ -39,6 +39,35 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A tenth of what a bad mobile connection carries: 3 MB in a minute.
 const SLOWEST_BYTES_PER_SECOND: u64 = 64 * 1024;
 
+/// As much as Go's server throws away before it answers without having read.
+const DISCARDED_MAX: usize = 256 * 1024;
+
+/// What comes of a body that is refused has this long.
+const DISCARDED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Throws away what comes of a body that nobody will read: a client that is answered while it still sends takes the reset of
+/// its stream for a failure, and never sees the answer.
+pub async fn discard<B>(mut body: B)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let due = Instant::now() + DISCARDED_WITHIN;
+    let mut left = DISCARDED_MAX;
+    if body.size_hint().lower() > left as u64 {
+        return;
+    }
+    while !body.is_end_stream() {
+        let Ok(Some(Ok(frame))) = timeout_at(due, body.frame()).await else {
+            return;
+        };
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        match left.checked_sub(length) {
+            Some(less) => left = less,
+            None => return,
+        }
+    }
+}
+
 impl Bodies {
     pub fn new(bytes: usize) -> Bodies {
         Bodies {
@@ -125,6 +154,20 @@ mod tests {
             bodies.read(announced, 3).await.unwrap_err(),
             Unread::TooLarge
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_thrown_away_is_bounded_in_bytes_and_time() {
+        let start = Instant::now();
+        let mut whole = chunks(3, 1000, Duration::ZERO);
+        discard(&mut whole).await;
+        assert!(whole.frame().await.is_none(), "all of it came");
+        let mut large = chunks(5, DISCARDED_MAX / 3, Duration::ZERO);
+        discard(&mut large).await;
+        assert!(large.frame().await.is_some(), "it is left where it is");
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        discard(chunks(2, 1, Duration::from_secs(7))).await;
+        assert_eq!(start.elapsed(), DISCARDED_WITHIN);
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ mod peer;
 pub mod request_header;
 mod seats;
 
-pub use bodies::{Bodies, Room, Unread};
+pub use bodies::{Bodies, Room, Unread, discard};
 pub use in_flight::{Held, InFlight};
 pub use limits::Limits;
 pub use peer::AnyClientCertificate;

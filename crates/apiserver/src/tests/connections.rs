@@ -126,6 +126,21 @@ async fn the_body_of_someone_who_may_not_send_it_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn whoever_is_refused_has_sent_what_was_on_its_way() {
+    let port = port(MANY).await;
+    let mut stream = port.connect("http/1.1").await;
+    let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{{");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    stream.write_all(b"}").await.unwrap();
+    let line = first_line(&mut stream).await;
+    assert_eq!(line, "HTTP/1.1 401 Unauthorized");
+    let again = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n";
+    stream.write_all(again).await.unwrap();
+    assert_eq!(first_line(&mut stream).await, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
 async fn half_a_body_is_not_waited_for_long() {
     let port = port(MANY).await;
     let head =
