@@ -1,5 +1,6 @@
 //! What users do to requests: they ask, approve, and deny.
 
+use api::Rng;
 use api::kinds::CertificateSigningRequest;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -14,30 +15,36 @@ pub(super) const ACTIONS: [Actions; 1] = [Actions::of(ask)];
 const NODE_SERVING: &str = include_str!("../certificates/testdata/node-serving.csr");
 const JANE: &str = include_str!("../certificates/testdata/jane.csr");
 
-/// Somebody asks, and somebody else decides: rightly, wrongly, or not at all.
+/// Some ask, and somebody else decides: rightly, wrongly, or not at all.
 fn ask(draw: &Draw<'_>) -> Vec<UserAction> {
-    let (signer, request, usage) = match draw.rng.below(4) {
+    let asked = 1 + draw.rng.below(3);
+    (0..asked)
+        .flat_map(|which| ask_one(draw.rng, &format!("request-{}-{which}", draw.number)))
+        .collect()
+}
+
+fn ask_one(rng: &Rng, name: &str) -> Vec<UserAction> {
+    let (signer, request, usage) = match rng.below(4) {
         0 => (Signer::KubeletServing.name(), NODE_SERVING, "server auth"),
         // Its names make it none of a kubelet that is a client.
         1 => (Signer::KubeletClient.name(), NODE_SERVING, "client auth"),
         2 => (Signer::ApiServerClient.name(), JANE, "client auth"),
         _ => ("example.com/unknown", JANE, "client auth"),
     };
-    let name = format!("request-{}", draw.number);
+    // No signer of ours gives a certificate for that.
+    let usage = if rng.chance(4) { "code signing" } else { usage };
     let spec = json!({"spec": {
         "request": BASE64_STANDARD.encode(request), "signerName": signer,
         "usages": ["digital signature", usage],
     }});
-    let mut actions = vec![UserAction::create::<CertificateSigningRequest>(
-        "", &name, spec,
-    )];
-    let decided = match draw.rng.below(3) {
+    let create = UserAction::create::<CertificateSigningRequest>("", name, spec);
+    let decided = match rng.below(4) {
         0 => Some("Denied"),
-        1 => Some("Approved"),
+        1 | 2 => Some("Approved"),
         _ => None,
     };
-    actions.extend(decided.map(|decision| decide(&name, decision)));
-    actions
+    let decision = decided.map(|decision| decide(name, decision));
+    std::iter::once(create).chain(decision).collect()
 }
 
 fn decide(name: &str, decision: &str) -> UserAction {
