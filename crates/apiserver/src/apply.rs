@@ -15,6 +15,7 @@ mod shapes;
 mod typed;
 mod versions;
 
+pub(crate) use last_applied::unless_changed;
 pub(crate) use manage::{Manager, Operation, apply, update, update_across};
 pub(crate) use overlay::overlay;
 pub(crate) use shapes::Shapes;

@@ -53,6 +53,38 @@ pub(super) fn update(merged: &mut Value, config: &Value) {
     }
 }
 
+/// The stored object with what an apply noted on it, if it changed nothing else at its own version.
+// UPSTREAM: such an object is not converted to that version and back, which could change the order of its lists.
+pub(crate) fn unless_changed(stored: &Value, live: &Value, applied: &Value) -> Option<Value> {
+    let noted = |object: &Value| {
+        let mut object = object.clone();
+        copy(
+            &mut object["metadata"],
+            &applied["metadata"],
+            "managedFields",
+        );
+        let is_there = !object["metadata"]["annotations"][ANNOTATION].is_null();
+        if let Some(annotations) = object
+            .pointer_mut("/metadata/annotations")
+            .filter(|_| is_there)
+        {
+            copy(annotations, &applied["metadata"]["annotations"], ANNOTATION);
+        }
+        object
+    };
+    (noted(live) == *applied).then(|| noted(stored))
+}
+
+fn copy(to: &mut Value, from: &Value, name: &str) {
+    let Some(to) = to.as_object_mut() else {
+        return;
+    };
+    match from.get(name) {
+        Some(value) => to.insert(name.to_owned(), value.clone()),
+        None => to.remove(name),
+    };
+}
+
 /// As Go prints it: on a line of its own, without characters that mean something in HTML.
 fn text_of(config: &Value) -> String {
     let mut config = config.clone();

@@ -103,6 +103,12 @@ impl Context {
         let manager = self.manager(Operation::Apply);
         let force = self.info.query.flag("force");
         let merged = self.merge(live.as_ref(), config, &manager, force)?;
+        let unconverted = match (&before, &live) {
+            (Some(before), Some(live)) if convert::has_versions(&self.kind) => {
+                apply::unless_changed(before, live, &merged)
+            }
+            _ => None,
+        };
         self.applying = true;
         self.report_repetitions(duplicates)?;
         let nulls = self.kind.custom().is_some().then(|| merged.clone());
@@ -129,8 +135,11 @@ impl Context {
             let proposed = self.propose_new(value, None, dry_run)?;
             return Ok(Proposed::New(Box::new(proposed)));
         };
-        semantics::default(&self.kind, &mut value);
-        convert::to_storage(&self.kind, &mut value);
+        let value = unconverted.unwrap_or_else(|| {
+            semantics::default(&self.kind, &mut value);
+            convert::to_storage(&self.kind, &mut value);
+            value
+        });
         let change = self.propose_change(old, before, value, None, dry_run)?;
         Ok(Proposed::Change(Box::new(change)))
     }

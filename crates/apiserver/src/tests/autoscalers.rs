@@ -179,6 +179,57 @@ async fn a_new_autoscaler_without_a_target_has_one() {
     );
 }
 
+/// UPSTREAM: v1 has a field for the processors and an annotation for the rest, of which the annotation is read first.
+#[tokio::test(start_paused = true)]
+async fn an_apply_at_v1_that_changes_nothing_keeps_the_order_of_metrics() {
+    let server = Server::new();
+    let mut spec = cpu(70);
+    spec["maxReplicas"] = json!(3);
+    spec["scaleTargetRef"] = whole(70)["scaleTargetRef"].clone();
+    let target = json!({"type": "Utilization", "averageUtilization": 40});
+    let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": target}});
+    spec["metrics"].as_array_mut().unwrap().push(memory);
+    let all = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let written = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+    let object = json!({"metadata": {"name": "h", "annotations": written}, "spec": spec});
+    let (code, created) = server.post(all, object).await;
+    assert_eq!(code, 201, "{created}");
+    let order = async |server: &Server| {
+        let (_, held) = server.get(&path("v2")).await;
+        let metrics = held["spec"]["metrics"].as_array().unwrap();
+        let names = metrics.iter().map(|metric| &metric["resource"]["name"]);
+        let names = names.map(|name| name.as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    for who in ["ann", "kubectl"] {
+        let (code, applied) = apply(&server, who, "v1", whole(70)).await;
+        assert_eq!(code, 200, "{applied}");
+        assert_eq!(
+            managed(&applied, who),
+            "autoscaling/v1 f:maxReplicas f:scaleTargetRef f:targetCPUUtilizationPercentage"
+        );
+        assert_eq!(order(&server).await, "cpu memory", "{who}");
+    }
+    let (_, held) = server.get(&path("v2")).await;
+    let written =
+        &held["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
+    assert!(
+        written.as_str().unwrap().contains("autoscaling/v1"),
+        "{held}"
+    );
+    let mut more = whole(70);
+    more["maxReplicas"] = json!(4);
+    let uri = format!("{}?fieldManager=ann&force=true", path("v1"));
+    let config = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "h"}, "spec": more});
+    let media = "application/apply-patch+yaml";
+    let (code, changed) = server
+        .call(Method::PATCH, &uri, media, config.to_string().into())
+        .await;
+    assert_eq!(code, 200, "{changed}");
+    assert_eq!(order(&server).await, "memory cpu");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_is_managed_by_the_names_of_its_group() {
     let server = Server::new();
