@@ -47,7 +47,7 @@ pub use configuration::{
 pub(crate) use namespace::check_lifecycle;
 pub(crate) use node_restriction::check as check_node;
 pub use plugins::{Plugin, PluginError, Plugins, names as plugin_names};
-pub(crate) use pod_security::{Level, check_version};
+pub(crate) use pod_security::{Level, Version};
 pub(crate) use pods::place_of;
 pub(crate) use quota::recount as recount_quotas;
 

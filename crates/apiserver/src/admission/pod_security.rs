@@ -1,5 +1,5 @@
 //! PodSecurity: what a namespace's labels, or a file, say about how privileged its pods may be.
-//! Mirrors `k8s.io/pod-security-admission`, always at its latest version of the standards.
+//! Mirrors `k8s.io/pod-security-admission`.
 
 mod checks;
 mod policy;
@@ -13,21 +13,11 @@ use super::{Context, Operation, Request, Verdict, built_in};
 use crate::fields::{at, entry, list, text};
 use crate::kinds::Subresource;
 use crate::status::{Cause, Status, summary};
-pub(crate) use policy::{Level, PodSecurity, check_version};
-use policy::{PREFIX, Policy};
+pub(crate) use policy::{Level, PodSecurity, Version};
+use policy::{PREFIX, Policy, Standard};
 
 /// UPSTREAM: how many pods are looked at when a namespace's level is raised.
 const PODS_MAX: usize = 3000;
-
-impl Level {
-    fn violations(self, metadata: &Value, spec: &Value) -> Vec<String> {
-        match self {
-            Level::Privileged => Vec::new(),
-            Level::Baseline => checks::baseline(metadata, spec),
-            Level::Restricted => checks::restricted(metadata, spec),
-        }
-    }
-}
 
 /// Refuses a pod that may do more than its namespace enforces, and warns about what it asks to be warned of.
 pub(super) fn check(
@@ -91,26 +81,26 @@ fn evaluate(
     spec: &Value,
     verdict: &mut Verdict,
 ) -> Result<(), Status> {
-    let found = |level: Level| {
-        let violations = level.violations(metadata, spec);
+    let found = |standard: &Standard| {
+        let violations = standard.violations(metadata, spec);
         (!violations.is_empty()).then(|| violations.join(", "))
     };
     let mut refused = None;
     if request.is("", "Pod") {
         annotate(verdict, "enforce-policy", &policy.enforce.to_string());
-        refused = found(policy.enforce.level).map(|why| {
+        refused = found(&policy.enforce).map(|why| {
             let why = format!("violates PodSecurity \"{}\": {why}", policy.enforce);
             request.forbidden(&why)
         });
     }
-    if let Some(why) = found(policy.audit.level) {
+    if let Some(why) = found(&policy.audit) {
         let why = format!("would violate PodSecurity \"{}\": {why}", policy.audit);
         annotate(verdict, "audit-violations", &why);
     }
     if let Some(refused) = refused {
         return Err(refused);
     }
-    if let Some(why) = found(policy.warn.level) {
+    if let Some(why) = found(&policy.warn) {
         let why = format!("would violate PodSecurity \"{}\": {why}", policy.warn);
         verdict.warnings.push(why);
     }
@@ -246,9 +236,7 @@ fn warn_of_pods(context: &Context<'_>, namespace: &str, policy: &Policy, verdict
     // By what is wrong with them: the first by name, and how many there are.
     let mut found: BTreeMap<String, (String, usize)> = BTreeMap::new();
     for pod in pods.iter().take(PODS_MAX) {
-        let violations = standard
-            .level
-            .violations(at(pod, "metadata"), at(pod, "spec"));
+        let violations = standard.violations(at(pod, "metadata"), at(pod, "spec"));
         let reasons: Vec<&str> = violations
             .iter()
             .map(|one| one.split(" (").next().unwrap_or_default())

@@ -6,7 +6,7 @@ use api::syntax;
 use serde_json::json;
 
 use super::place::{Errors, Place};
-use crate::admission::{Level, check_version};
+use crate::admission::{Level, Version};
 
 /// UPSTREAM: `plugin/pkg/admission/eventratelimit/apis/eventratelimit/validation`.
 pub(super) fn event_limits(errors: &mut Errors, root: &Place<'_>) {
@@ -44,7 +44,7 @@ pub(super) fn pod_security(errors: &mut Errors, root: &Place<'_>) {
             errors.invalid(&place, why);
         }
         let place = defaults.field(version);
-        if let (false, Err(why)) = (place.is_empty(), check_version(place.text())) {
+        if let (false, Err(why)) = (place.is_empty(), Version::parse(place.text())) {
             errors.invalid(&place, why);
         }
     }

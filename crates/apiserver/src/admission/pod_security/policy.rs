@@ -6,6 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::checks;
 use crate::admission::configuration::{decode, expect_type};
 use crate::fields::entry;
 use crate::status::{Cause, summary};
@@ -28,11 +29,19 @@ pub(crate) enum Level {
     Restricted,
 }
 
+/// A minor version of Kubernetes, or the one that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Version {
+    #[default]
+    Latest,
+    Minor(i64),
+}
+
 /// A level as one version of Kubernetes defined it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standard {
     pub(super) level: Level,
-    version: String,
+    version: Version,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,29 +108,45 @@ impl Level {
     }
 }
 
-/// Whether a text is a version of the standards: the error says that it is none.
-pub(crate) fn check_version(text: &str) -> Result<(), &'static str> {
-    let is_minor = |minor: &str| {
-        let is_number = !minor.is_empty() && minor.bytes().all(|byte| byte.is_ascii_digit());
-        is_number && (minor == "0" || !minor.starts_with('0'))
-    };
-    match text == "latest" || text.strip_prefix("v1.").is_some_and(is_minor) {
-        true => Ok(()),
-        false => Err("must be \"latest\" or \"v1.x\""),
+impl Version {
+    /// The error is what upstream says of what is no version.
+    pub(crate) fn parse(text: &str) -> Result<Version, &'static str> {
+        let minor = |digits: &str| {
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            let is_padded = digits.len() > 1 && digits.starts_with('0');
+            digits.parse().ok().filter(|_| is_number && !is_padded)
+        };
+        let number = text.strip_prefix("v1.").and_then(minor);
+        match text {
+            "latest" => Ok(Version::Latest),
+            _ => number
+                .map(Version::Minor)
+                .ok_or("must be \"latest\" or \"v1.x\""),
+        }
     }
 }
 
-impl Default for Standard {
-    fn default() -> Standard {
-        let version = "latest".to_owned();
-        let level = Level::Privileged;
-        Standard { level, version }
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Version::Latest => f.write_str("latest"),
+            Version::Minor(minor) => write!(f, "v1.{minor}"),
+        }
     }
 }
 
 impl Standard {
     pub(super) fn has_version_of(&self, other: &Standard) -> bool {
         self.version == other.version
+    }
+
+    /// What of it a pod violates.
+    pub(super) fn violations(&self, metadata: &Value, spec: &Value) -> Vec<String> {
+        let minor = match self.version {
+            Version::Latest => i64::MAX,
+            Version::Minor(minor) => minor,
+        };
+        checks::violations(self.level, minor, metadata, spec)
     }
 }
 
@@ -162,9 +187,9 @@ impl Policy {
             }
             let key = format!("{mode}-version");
             if let Some(text) = label(&key) {
-                let checked = check_version(text);
-                standard.version = checked.map_or("latest", |()| text).to_owned();
-                causes.extend(checked.err().map(|why| cause(&key, text, why)));
+                let version = Version::parse(text);
+                standard.version = version.unwrap_or_default();
+                causes.extend(version.err().map(|why| cause(&key, text, why)));
             }
         }
         // UPSTREAM: what will be refused is warned about in templates, unless labels say otherwise.
@@ -172,7 +197,7 @@ impl Policy {
         if label("warn").is_none() && has_enforce && is_stricter {
             policy.warn.level = policy.enforce.level;
             if label("warn-version").is_none() {
-                policy.warn.version.clone_from(&policy.enforce.version);
+                policy.warn.version = policy.enforce.version;
             }
         }
         (policy, causes)
@@ -216,10 +241,7 @@ impl PodSecurity {
         } = decode(configuration.clone())?;
         let standard = |level: &str, version: &str| Standard {
             level: Level::parse(level).unwrap_or_default(),
-            version: match version {
-                "" => "latest".to_owned(),
-                version => version.to_owned(),
-            },
+            version: Version::parse(version).unwrap_or_default(),
         };
         Ok(PodSecurity {
             defaults: Policy {

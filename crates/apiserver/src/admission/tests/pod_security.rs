@@ -261,3 +261,73 @@ fn an_update_that_changes_no_container_passes() {
     other["spec"]["containers"][0]["image"] = json!("other");
     assert!(case.run(&other, Some(&old), None).is_err());
 }
+
+/// Pods sent to kube-apiserver 1.36 in namespaces whose label pins a version of the standards, with what it said: at each
+/// version that changed it, and the one before.
+#[test]
+fn pods_are_held_against_the_version_that_a_label_pins() {
+    let corpus: Vec<Value> =
+        serde_json::from_str(include_str!("../../../testdata/pod_security_versions.json")).unwrap();
+    assert!(corpus.len() > 100);
+    for sent in &corpus {
+        let (level, version) = (text(sent, "level"), text(sent, "version"));
+        let labels = format!("enforce={level} enforce-version={version} warn=privileged");
+        let mut pod = pod(sent["spec"].clone());
+        pod["metadata"]["annotations"] = sent["annotations"].clone();
+        let said = told(json!({}), &labels, Vec::new()).create(pod).err();
+        let said = said.unwrap_or_default().replace("pods \"p\"", "pods \"x\"");
+        assert_eq!(said, sent["message"], "{sent}");
+    }
+}
+
+/// What the file says of the whole cluster is pinned like a label, and so are warnings and what is said of running pods.
+#[test]
+fn warnings_and_defaults_have_versions_of_their_own() {
+    let parameters = || {
+        pod(json!({"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1"}]}}))
+    };
+    let create = |defaults: Value, labels: &str| {
+        let created = told(json!({"defaults": defaults}), labels, Vec::new()).create(parameters());
+        created.map(|(_, verdict)| (verdict.warnings.clone(), annotations(&verdict)))
+    };
+    let none = || json!({});
+    let pinned = json!({"enforce": "baseline", "enforce-version": "v1.31"});
+    let why = "\"baseline:v1.31\": forbidden sysctls (net.ipv4.tcp_rmem)";
+    assert_eq!(
+        create(pinned, ""),
+        Err(format!(
+            "pods \"p\" is forbidden: violates PodSecurity {why}"
+        ))
+    );
+    let newer = json!({"enforce": "baseline", "enforce-version": "v1.32"});
+    let passed = "enforce-policy=baseline:v1.32".to_owned();
+    assert_eq!(create(newer, ""), Ok((vec![], passed)));
+    let would = format!("would violate PodSecurity {why}");
+    assert_eq!(
+        create(none(), "warn=baseline warn-version=v1.31"),
+        Ok((
+            vec![would.clone()],
+            "enforce-policy=privileged:latest".to_owned()
+        ))
+    );
+    assert_eq!(
+        create(none(), "audit=baseline audit-version=v1.31"),
+        Ok((
+            vec![],
+            format!("audit-violations={would}, enforce-policy=privileged:latest")
+        ))
+    );
+    let raise = |labels: &str| {
+        let case = told(none(), "", vec![parameters()]);
+        let updated = case.run(&namespace(labels), Some(&namespace("")), None);
+        updated.unwrap().1.warnings
+    };
+    assert_eq!(raise("enforce=baseline enforce-version=v1.32"), [""; 0]);
+    assert_eq!(
+        raise("enforce=baseline enforce-version=v1.31"),
+        [
+            "existing pods in namespace \"ns\" violate the new PodSecurity enforce level \"baseline:v1.31\"",
+            "p: forbidden sysctls"
+        ]
+    );
+}
