@@ -16,6 +16,7 @@ mod custom;
 mod delete;
 mod durable;
 mod embed;
+mod events;
 mod eviction;
 mod foreign;
 mod full_disk;

@@ -147,7 +147,7 @@ impl Context {
         let admission = creation(&kind, &name, dry_run);
         stamp(&self.shared, &mut value);
         semantics::prepare_create(&self.shared, &kind, &mut value);
-        let causes = semantics::validate_create(&self.shared, &kind, &value);
+        let causes = semantics::validate_create(&self.shared, self.validated_kind(), &value);
         if !causes.is_empty() {
             return Err(self.invalid(&name, causes));
         }

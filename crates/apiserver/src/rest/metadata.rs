@@ -158,7 +158,8 @@ impl Context {
     }
 
     pub(crate) fn invalid(&self, name: &str, causes: Vec<Cause>) -> Status {
-        Status::invalid(&self.kind.group, &self.kind.kind, name, causes)
+        // UPSTREAM: an event is one of the core group, whichever it was written to.
+        Status::invalid(&self.stored_kind.group, &self.kind.kind, name, causes)
     }
 }
 

@@ -129,6 +129,14 @@ impl Context {
         })
     }
 
+    /// UPSTREAM: events are held against the rules of the version asked for, all others against those of the stored one.
+    pub(super) fn validated_kind(&self) -> &Kind {
+        match self.kind.is("events.k8s.io", "Event") {
+            true => &self.kind,
+            false => &self.stored_kind,
+        }
+    }
+
     /// The rest: what the kind's strategy does, validation, and the plugins that only refuse.
     pub(super) fn complete_change(
         &mut self,
@@ -146,8 +154,9 @@ impl Context {
         let admission = replacing(&kind, &old, dry_run);
         let allocated = self.allocate(&admission, &mut new, Some(&before))?;
         semantics::prepare_update(&self.shared, &kind, self.subresource, &mut new, &before);
+        let validated = self.validated_kind();
         let causes =
-            semantics::validate_update(&self.shared, &kind, self.subresource, &new, &before);
+            semantics::validate_update(&self.shared, validated, self.subresource, &new, &before);
         if !causes.is_empty() {
             return Err(self.invalid(old.name(), causes));
         }

@@ -1,4 +1,4 @@
-//! ConfigMaps, Secrets, Nodes, Namespaces, Events, quotas and limit ranges.
+//! ConfigMaps, Secrets, Nodes, Namespaces, quotas and limit ranges.
 
 use std::collections::BTreeSet;
 
@@ -195,49 +195,6 @@ pub(super) fn namespace(errors: &mut Errors, root: &Place<'_>) {
                 "name is neither a standard finalizer name nor is it fully qualified",
             );
         }
-    }
-}
-
-pub(super) fn event(errors: &mut Errors, root: &Place<'_>) {
-    let (involved, metadata) = (root.field("involvedObject"), root.field("metadata"));
-    let place = involved.field("namespace");
-    let namespace = metadata.field("namespace").text();
-    // Events about cluster-scoped objects live in one of two namespaces.
-    let fits = match place.text() {
-        "" => matches!(namespace, "default" | "kube-system"),
-        given => given == namespace,
-    };
-    if !fits {
-        let empty = Value::from("");
-        let place = if place.is_set() {
-            place
-        } else {
-            place.showing(&empty)
-        };
-        errors.invalid(&place, "does not match event.namespace");
-    }
-    if root.field("eventTime").is_set() {
-        recent_event(errors, root);
-    }
-}
-
-/// An event of the newer kind says who reports what was done.
-fn recent_event(errors: &mut Errors, root: &Place<'_>) {
-    let empty = Value::from("");
-    let reporter = root.field("reportingComponent");
-    let reporter = if reporter.is_set() {
-        reporter
-    } else {
-        reporter.showing(&empty)
-    };
-    errors.syntax(&reporter, syntax::validate_qualified_name);
-    for name in [
-        "reportingComponent",
-        "reportingInstance",
-        "action",
-        "reason",
-    ] {
-        errors.need(&root.field(name));
     }
 }
 

@@ -15,6 +15,7 @@ mod container_states;
 mod containers;
 mod core;
 mod devices;
+mod events;
 mod groups;
 mod job_status;
 mod metadata;
@@ -172,7 +173,8 @@ fn check_create(errors: &mut Errors, kind: &Kind, root: &Place<'_>, gates: Gates
         ("", "Secret") => core::secret(errors, root),
         ("", "Node") => core::node(errors, root),
         ("", "Namespace") => core::namespace(errors, root),
-        ("", "Event") => core::event(errors, root),
+        ("", "Event") => events::core(errors, root),
+        ("events.k8s.io", "Event") => events::create(errors, root),
         ("", "ResourceQuota") => core::resource_quota(errors, root),
         ("", "LimitRange") => core::limit_range(errors, root),
         ("", "PersistentVolume") => storage::volume(errors, root),
@@ -262,6 +264,7 @@ fn check_update(errors: &mut Errors, kind: &Kind, root: &Place<'_>, old: &Value,
             core::immutable_data(errors, root, old);
             core::secret(errors, root);
         }
+        ("events.k8s.io", "Event") => events::update(errors, root, old),
         ("", "Node") => core::node_update(errors, root, old),
         ("", "PersistentVolume") => storage::volume_update(errors, root, old),
         ("", "PersistentVolumeClaim") => storage::claim_update(errors, root, old),

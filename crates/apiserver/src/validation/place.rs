@@ -318,6 +318,12 @@ impl Errors {
         }
     }
 
+    /// A field that cannot change and did, of a kind that messages show in a form of its own.
+    pub(super) fn changed(&mut self, place: &Place<'_>, shown: &str) {
+        let message = format!("Invalid value: {shown}: field is immutable");
+        self.push(place, "FieldValueInvalid", message);
+    }
+
     /// A field that cannot change once it is set.
     pub(super) fn immutable(&mut self, place: &Place<'_>, old: &Value) {
         if place.value != old {
