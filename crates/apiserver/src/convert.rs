@@ -26,16 +26,24 @@ pub(crate) fn differs(kind: &Kind) -> bool {
     pair(kind).is_some() || kind.custom().is_some_and(|version| version.converts)
 }
 
-/// A kind that is built in and has other names for its fields at another version of its group.
+/// A kind that is built in and has other names for its fields at another version.
 pub(crate) fn has_versions(kind: &Kind) -> bool {
-    kind.is("autoscaling", "HorizontalPodAutoscaler")
+    kind.is("autoscaling", "HorizontalPodAutoscaler") || is_event(kind)
+}
+
+/// An event, whichever group it was asked for in: the only kind that two groups serve.
+pub(crate) fn is_event(kind: &Kind) -> bool {
+    kind.is("", "Event") || kind.is("events.k8s.io", "Event")
 }
 
 /// An object of such a kind at another version, if both are served.
 pub(crate) fn at_version(registry: &Registry, object: &Value, to: &str) -> Option<AtVersion> {
     let name = object["kind"].as_str()?;
     let from = registry.kind(object["apiVersion"].as_str()?, name)?;
-    let to = registry.kind(to, name)?;
+    // UPSTREAM: a version is one of the same group, although an event is converted to that of another.
+    let to = registry
+        .kind(to, name)
+        .filter(|to| to.group == from.group)?;
     let schema = schema::type_for(&to.group, &to.version, &to.kind)?;
     let mut value = object.clone();
     if let Some(metadata) = value["metadata"].as_object_mut() {

@@ -7,6 +7,7 @@ use super::merge;
 use super::schema::Place;
 use super::set::{FieldSet, path_text};
 use super::versions::{AtVersion, Difference, Differences, Managed, Versions, prune};
+use crate::convert;
 use crate::kinds::Kind;
 use crate::rest::metadata_mut;
 use crate::status::{Cause, Status};
@@ -144,11 +145,12 @@ pub(crate) fn update_across(
     Ok(())
 }
 
-/// The versions of this kind's group, but for its own, at which any fields are managed.
+/// The versions of this kind, but for its own, at which any fields are managed. Those of other groups are of its scale.
 fn other_versions(kind: &Kind, entries: &[Entry]) -> BTreeSet<String> {
+    let is_event = convert::is_event(kind);
     let is_other = |version: &str| {
         let group = version.split_once('/').map(|(group, _)| group);
-        version != kind.api_version() && group == Some(&*kind.group)
+        version != kind.api_version() && (is_event || group == Some(&*kind.group))
     };
     let versions = entries
         .iter()
