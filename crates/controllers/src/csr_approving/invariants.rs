@@ -3,7 +3,6 @@
 use api::kinds::{CERTIFICATE_APPROVED, CertificateSigningRequest};
 
 use super::DESCRIPTOR;
-use super::plan::{Step, next_step};
 use crate::certificates::{Request, Signer};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
@@ -28,12 +27,13 @@ impl Oracle for ApprovingOracle {
 pub fn converged(request: &CertificateSigningRequest) -> Verdict {
     let mut groups = request.spec.groups.iter();
     let is_permitted = groups.any(|group| *group == "system:masters");
-    match next_step(request) {
-        Step::Ask(_) if is_permitted => Err(format!(
+    let is_open = !request.is_approved() && !request.is_denied() && !request.is_issued();
+    match is_open && is_permitted && is_of_kubelet(request) {
+        true => Err(format!(
             "request {} of a kubelet was not approved",
             request.metadata.name
         )),
-        _ => Ok(()),
+        false => Ok(()),
     }
 }
 
@@ -44,14 +44,7 @@ pub fn safe(before: &CertificateSigningRequest, after: &CertificateSigningReques
     if before.is_approved() || before.is_denied() || before.is_issued() {
         return fail("it was decided before, and was approved");
     }
-    let signer = Signer::named(&before.spec.signer_name);
-    let parsed = Request::parse(&before.spec.request);
-    let is_kubelet = signer == Some(Signer::KubeletClient)
-        && parsed.is_ok_and(|parsed| {
-            let signer = Signer::KubeletClient;
-            signer.validate(&parsed, &before.spec.usages).is_ok()
-        });
-    if !is_kubelet {
+    if !is_of_kubelet(before) {
         return fail("it was approved, and no kubelet asks like that");
     }
     if before.spec != after.spec || before.status.certificate != after.status.certificate {
@@ -65,4 +58,12 @@ pub fn safe(before: &CertificateSigningRequest, after: &CertificateSigningReques
         Some([added]) if &*added.type_ == CERTIFICATE_APPROVED => Ok(()),
         _ => fail("something else than an approval was added to its conditions"),
     }
+}
+
+/// Does a kubelet ask for its certificate as a client?
+fn is_of_kubelet(request: &CertificateSigningRequest) -> bool {
+    let signer = Signer::KubeletClient;
+    let asked = Request::parse(&request.spec.request);
+    *request.spec.signer_name == *signer.name()
+        && asked.is_ok_and(|asked| signer.validate(&asked, &request.spec.usages).is_ok())
 }

@@ -5,7 +5,6 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::DESCRIPTOR;
-use super::plan::{Step, next_step};
 use crate::certificates::{Request, Signer};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
@@ -26,11 +25,18 @@ impl Oracle for SigningOracle {
     }
 }
 
-/// What can be signed was signed, and what cannot was refused.
+/// What was approved is signed or refused, if one of Kubernetes' own signers can read it.
 pub fn converged(request: &CertificateSigningRequest) -> Verdict {
-    match next_step(request, |_| true) {
-        Step::Leave(_) => Ok(()),
-        _ => Err(format!(
+    let is_open = request.is_approved() && !request.is_denied();
+    let is_done = request.is_issued() || request.is_failed();
+    let is_readable = || {
+        let asked = Request::parse(&request.spec.request);
+        asked.is_ok_and(|asked| asked.verify_signature().is_ok())
+    };
+    let is_ours = || Signer::named(&request.spec.signer_name).is_some();
+    match is_open && !is_done && is_ours() && is_readable() {
+        false => Ok(()),
+        true => Err(format!(
             "request {} is approved and was neither signed nor refused",
             request.metadata.name
         )),

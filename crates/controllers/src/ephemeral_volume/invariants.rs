@@ -5,7 +5,6 @@ use std::sync::Arc;
 use api::kinds::{PersistentVolumeClaim, Pod};
 
 use super::DESCRIPTOR;
-use super::plan::{Step, plan};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business, owner_of};
 
 #[derive(Default)]
@@ -56,11 +55,17 @@ pub fn converged(
     pod: &Pod,
     claim_named: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
 ) -> Result<(), String> {
-    match plan(pod, claim_named).first() {
-        Some(Step::Create { claim, .. }) => Err(format!(
-            "pod {} lacks its claim {claim}",
-            pod.metadata.key()
-        )),
-        _ => Ok(()),
+    if pod.metadata.is_terminating() {
+        return Ok(());
     }
+    for volume in pod.volumes().iter().filter(|volume| volume.is_ephemeral) {
+        let name = format!("{}-{}", pod.metadata.name, volume.name);
+        match claim_named(&name) {
+            None => return Err(format!("pod {} lacks its claim {name}", pod.metadata.key())),
+            // UPSTREAM: behind somebody else's claim nothing is looked at any more.
+            Some(held) if !held.metadata.is_controlled_by(&pod.metadata.uid) => return Ok(()),
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use api::MicroTime;
 use api::kinds::PodCertificateRequest;
 
-use super::{DESCRIPTOR, PERIOD, is_old};
+use super::{DESCRIPTOR, PERIOD};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
@@ -22,6 +22,13 @@ impl Oracle for PodCertificateRequestOracle {
         let now = world.now();
         requests.iter().try_for_each(|one| converged(one, now))
     }
+}
+
+/// As upstream has it.
+const AGE_MAX: i64 = 15 * 60;
+
+fn is_old(request: &PodCertificateRequest, now: MicroTime) -> bool {
+    now.time().unix() - request.metadata.created_at.unix() >= AGE_MAX
 }
 
 /// Nothing young is deleted.

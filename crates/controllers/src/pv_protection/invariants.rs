@@ -2,7 +2,7 @@
 
 use api::kinds::{PV_PROTECTION, PersistentVolume};
 
-use super::{DESCRIPTOR, plan};
+use super::DESCRIPTOR;
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
@@ -50,11 +50,13 @@ pub fn safe(before: &PersistentVolume, after: Option<&PersistentVolume>) -> Resu
 
 /// Every volume is protected, and none that no claim is bound to is kept from being deleted.
 pub fn converged(volume: &PersistentVolume) -> Result<(), String> {
-    match plan(volume) {
-        Some(needed) => Err(format!(
-            "the protection of volume {} is wrong: {needed:?}",
-            volume.metadata.name
+    let name = &volume.metadata.name;
+    let is_protected = volume.metadata.has_finalizer(PV_PROTECTION);
+    match volume.metadata.is_terminating() {
+        false if !is_protected => Err(format!("volume {name} is not protected")),
+        true if is_protected && volume.status.phase != "Bound" => Err(format!(
+            "volume {name} is kept though no claim is bound to it"
         )),
-        None => Ok(()),
+        _ => Ok(()),
     }
 }

@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 
 use crate::oracle::{Actions, Draw, UserAction};
 
-pub(super) const ACTIONS: [Actions; 2] = [Actions::of(unprotect), Actions::of(delete_in_use)];
+pub(super) const ACTIONS: [Actions; 3] = [
+    Actions::of(unprotect),
+    Actions::of(delete_in_use),
+    Actions::of(delete_unscheduled),
+];
 
 fn claim() -> Value {
     json!({"spec": {
@@ -27,6 +31,21 @@ fn unprotect(draw: &Draw<'_>) -> Vec<UserAction> {
             patch,
             "takes the protection off",
         ),
+    ]
+}
+
+/// Deletes a claim that a pod names which no node has, and never will.
+fn delete_unscheduled(draw: &Draw<'_>) -> Vec<UserAction> {
+    let name = format!("data-{}", draw.number);
+    let pod = format!("user-{}", draw.number);
+    let spec = json!({"spec": {
+        "containers": [{"name": "c", "image": "app:0"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
+    }});
+    vec![
+        UserAction::create::<PersistentVolumeClaim>(draw.namespace, &name, claim()),
+        UserAction::create::<Pod>(draw.namespace, &pod, spec),
+        UserAction::delete::<PersistentVolumeClaim>(draw.namespace, &name),
     ]
 }
 

@@ -7,7 +7,6 @@ use api::kinds::{PVC_PROTECTION, PersistentVolumeClaim, Pod};
 use api::{MicroTime, Uid};
 
 use super::DESCRIPTOR;
-use super::plan::{Use, user_among};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 use crate::storage::protection::{Need, need};
 
@@ -51,6 +50,13 @@ impl Oracle for ClaimProtectionOracle {
         safe(&before, after.as_deref(), &pods)
     }
 
+    fn in_time(&self, world: &World) -> Verdict {
+        let pods = world.store::<Pod>().list();
+        let mut claims = world.store::<PersistentVolumeClaim>().list();
+        claims.retain(|claim| claim.metadata.is_terminating());
+        claims.iter().try_for_each(|claim| converged(claim, &pods))
+    }
+
     fn at_rest(&self, world: &World) -> Verdict {
         let pods = world.store::<Pod>().list();
         let claims = world.store::<PersistentVolumeClaim>().list();
@@ -82,7 +88,7 @@ pub fn safe(
     if !before.metadata.is_terminating() {
         return Err(format!("claim {key} lost its protection for no reason"));
     }
-    match user_among(pods, before, Use::Deletion) {
+    match holder(pods, before) {
         Some(pod) => Err(format!(
             "claim {key} lost its protection while {} uses it",
             pod.metadata.name
@@ -91,12 +97,31 @@ pub fn safe(
     }
 }
 
+/// A pod on whose node the claim may be mounted, reckoned apart from the plan.
+fn holder<'a>(pods: &'a [Arc<Pod>], claim: &PersistentVolumeClaim) -> Option<&'a Arc<Pod>> {
+    let names = |pod: &Pod| {
+        let is_shut_down = pod.metadata.deletion_grace_period_seconds == Some(0);
+        pod.volumes().iter().any(|volume| {
+            let is_its_own = match volume.is_ephemeral {
+                true => claim.metadata.is_controlled_by(&pod.metadata.uid) && !is_shut_down,
+                false => true,
+            };
+            *volume.claim_name == *claim.metadata.name && is_its_own
+        })
+    };
+    pods.iter().find(|pod| {
+        !pod.node_name.is_empty()
+            && pod.metadata.namespace == claim.metadata.namespace
+            && names(pod)
+    })
+}
+
 /// Every claim is protected, and none that nobody uses is kept from being deleted.
 pub fn converged(claim: &PersistentVolumeClaim, pods: &[Arc<Pod>]) -> Result<(), String> {
     let key = claim.metadata.key();
     match need(&claim.metadata, PVC_PROTECTION) {
         Some(Need::Add) => Err(format!("claim {key} is not protected")),
-        Some(Need::Remove) if user_among(pods, claim, Use::Deletion).is_none() => {
+        Some(Need::Remove) if holder(pods, claim).is_none() => {
             Err(format!("claim {key} is kept though no pod uses it"))
         }
         _ => Ok(()),

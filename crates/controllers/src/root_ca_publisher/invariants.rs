@@ -1,11 +1,9 @@
 //! What must hold: always ([`safe`]), and once nothing changes any more ([`converged`]).
 
-use std::collections::BTreeMap;
-
+use api::Meta;
 use api::kinds::{ConfigMap, Namespace, ROOT_CA_CONFIG_MAP};
-use api::{Istr, Meta};
 
-use super::{DATA_KEY, DESCRIPTOR, is_good};
+use super::DESCRIPTOR;
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
@@ -34,14 +32,16 @@ impl Oracle for RootCaOracle {
 
 /// Is this what every namespace should have?
 pub fn converged(held: Option<&ConfigMap>, root_ca: &str) -> Result<(), String> {
-    let data = BTreeMap::from([(DATA_KEY.to_owned(), Istr::new(root_ca))]);
-    match held {
-        None => Err(format!("there is no {ROOT_CA_CONFIG_MAP}")),
-        Some(map) if !is_good(map, &data) => Err(format!(
+    let Some(map) = held else {
+        return Err(format!("there is no {ROOT_CA_CONFIG_MAP}"));
+    };
+    let certificates = map.data.get("ca.crt").filter(|_| map.data.len() == 1);
+    match certificates.is_some_and(|held| **held == *root_ca) {
+        true => Ok(()),
+        false => Err(format!(
             "{} does not hold the root certificates",
             map.metadata.key()
         )),
-        Some(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use api::Meta;
 use api::kinds::{Namespace, ServiceAccount};
 use runtime::Store;
 
-use super::{DEFAULT_ACCOUNTS, DESCRIPTOR, missing};
+use super::{DEFAULT_ACCOUNTS, DESCRIPTOR};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
@@ -34,12 +34,13 @@ pub fn converged(
     accounts: &Store<ServiceAccount>,
     wanted: &[String],
 ) -> Result<(), String> {
-    match missing(namespace, accounts, wanted).first() {
-        Some(account) => Err(format!(
-            "namespace {} has no service account {account}",
-            namespace.metadata.name
-        )),
-        None => Ok(()),
+    let name = &namespace.metadata.name;
+    let is_missing = |account: &&String| accounts.find(name, account).is_none();
+    match wanted.iter().find(is_missing) {
+        Some(account) if !namespace.metadata.is_terminating() => {
+            Err(format!("namespace {name} has no service account {account}"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -186,8 +186,9 @@ impl Draft {
         };
         let choice = actions_that(|takes| takes < SOON);
         let actions = (choice[self.rng.below(choice.len())].draw)(&draw);
-        let first = actions.first().and_then(UserAction::target);
-        if let Some(target) = first.filter(|_| self.has_faults && self.rng.chance(2)) {
+        let concerned: Vec<_> = actions.iter().filter_map(UserAction::target).collect();
+        if !concerned.is_empty() && self.has_faults && self.rng.chance(2) {
+            let target = concerned[self.rng.below(concerned.len())];
             let (plural, lasts) = (plural_of(&target.resource), self.millis(25_000));
             self.push(self.at, Action::Fault(Fault::Freeze { plural, lasts }));
         }
