@@ -4,7 +4,7 @@
 //! **Converges**: there is one ClusterTrustBundle of the signer `kubernetes.io/kube-apiserver-serving`. It holds the root
 //! certificates, and their hash is in its name, so that a new root is a new object.
 //!
-//! **Woken by**: changes of bundles of that signer.
+//! **Woken by**: changes of bundles of that signer; time, a minute after a write.
 //!
 //! **Writes**: creates, updates and deletes bundles of that signer.
 //!
@@ -67,6 +67,9 @@ pub const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 
 /// When a server is asked again that has no such bundles, or did not say.
 const DISCOVERY_RETRY: Duration = Duration::from_secs(30);
+
+/// A bundle that a server restored from a backup lacks, and that no cache had seen, is no change to be woken by.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// `root_ca` is the text of `--root-ca-file`.
 pub fn controller(context: &Context, signer: &'static str, root_ca: &str) -> Runnable {
@@ -178,13 +181,16 @@ impl<B: TrustBundle> Reconcile<Tick> for Publisher<B> {
         let result = self.sync(report).await;
         let measured = &self.publishing.measured;
         measured.on_sync(start, result.as_ref().err());
-        result?;
-        Ok(Next::AwaitChange)
+        match result? {
+            true => Ok(Next::After(LOOK_AGAIN)),
+            false => Ok(Next::AwaitChange),
+        }
     }
 }
 
 impl<B: TrustBundle> Publisher<B> {
-    async fn sync(&self, report: &Report<'_>) -> Result<(), client::Error> {
+    /// Returns whether anything had to be done.
+    async fn sync(&self, report: &Report<'_>) -> Result<bool, client::Error> {
         let publishing = &self.publishing;
         let mut bundles = self.bundles.list();
         bundles.retain(|bundle| *bundle.spec().signer_name == *publishing.signer);
@@ -198,7 +204,7 @@ impl<B: TrustBundle> Publisher<B> {
                 (done, _) => done?,
             }
         }
-        outcome
+        outcome.map(|()| !plan.steps.is_empty())
     }
 
     async fn apply(
