@@ -120,8 +120,11 @@ pub fn controller(context: &Context, workers: usize, batch: Duration) -> Control
                 let key = held.key();
                 if is_old && held.metadata.annotation(LEADER_ELECTION).is_none() {
                     queue.add(key);
-                } else if is_managed(held) && known.get(&key).is_none() {
-                    // Created by a request whose answer was lost, and seen when the service has gone already.
+                } else if is_managed(held)
+                    && (known.get(&key).is_none() || !own.is_own(&held.metadata))
+                {
+                    // Created by a request whose answer was lost, and seen when the service has gone already; or changed
+                    // by somebody before it was seen.
                     queue.add_after(key, EDIT_DELAY);
                 }
             }

@@ -237,6 +237,8 @@ impl Draft {
             Action::User(UserAction::DeletePod(target, _) | UserAction::EvictPod(target, _)) => {
                 app_of(target)
             }
+            // A job that is suspended or gets smaller deletes pods.
+            Action::User(UserAction::Change(target, ..)) => app_of(target),
             _ => None,
         });
         let mut killed: Vec<String> = killed.map(|workload| workload.app.clone()).collect();
