@@ -39,8 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A tenth of what a bad mobile connection carries: 3 MB in a minute.
 const SLOWEST_BYTES_PER_SECOND: u64 = 64 * 1024;
 
-/// As much as Go's server throws away before it answers without having read.
-const DISCARDED_MAX: usize = 256 * 1024;
+/// As much as a body may have that is read.
+const DISCARDED_MAX: usize = 3 * 1024 * 1024;
 
 /// What comes of a body that is refused has this long.
 const DISCARDED_WITHIN: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 //!
 //! Nothing here prints a key: it has no `Debug`, and no error quotes what was read.
 
+use ring::error::KeyRejected;
 use ring::rand::SystemRandom;
 use ring::rsa::KeyPair as RsaKeyPair;
 use ring::signature::{self, EcdsaKeyPair, KeyPair};
@@ -56,7 +57,7 @@ impl PrivateKey {
         let key = match der {
             PrivateKeyDer::Pkcs1(der) => {
                 let pair = RsaKeyPair::from_der(der.secret_pkcs1_der());
-                Key::Rsa(pair.map_err(|error| KeyError::Unusable(error.to_string()))?)
+                Key::Rsa(pair.map_err(|error| KeyError::rejected(&error))?)
             }
             PrivateKeyDer::Pkcs8(der) => from_pkcs8(der.secret_pkcs8_der())?,
             PrivateKeyDer::Sec1(der) => from_sec1(der.secret_sec1_der())?,
@@ -110,6 +111,18 @@ impl PrivateKey {
     }
 }
 
+impl KeyError {
+    /// ring's names for what is wrong are those of its types.
+    fn rejected(error: &KeyRejected) -> KeyError {
+        KeyError::Unusable(match error.to_string().as_str() {
+            "TooSmall" => "it is an RSA key of less than 2048 bits".to_owned(),
+            "TooLarge" => "it is an RSA key of more than 4096 bits".to_owned(),
+            "WrongAlgorithm" => "it is of another kind".to_owned(),
+            other => format!("it is broken ({other})"),
+        })
+    }
+}
+
 /// By the label of PKCS #8, or the header of the older forms.
 fn is_encrypted(pem: &[u8]) -> bool {
     let text = String::from_utf8_lossy(pem);
@@ -132,7 +145,7 @@ fn from_pkcs8(der: &[u8]) -> Result<Key, KeyError> {
     }
     match RsaKeyPair::from_pkcs8(der) {
         Ok(pair) => Ok(Key::Rsa(pair)),
-        Err(error) => Err(KeyError::Unusable(error.to_string())),
+        Err(error) => Err(KeyError::rejected(&error)),
     }
 }
 
