@@ -26,6 +26,7 @@ const SIGNERS: [&str; 4] = [
 
 /// The controller that signs for them, and the one that approves what kubelets ask for.
 const SIGNING: &str = "certificatesigningrequest-signing-controller";
+const CLEANING: &str = "certificatesigningrequest-cleaner-controller";
 const APPROVING: &str = "certificatesigningrequest-approving-controller";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
@@ -58,9 +59,13 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     draft.sees(format!("asked by {}", text(request, "/spec/username")));
     if let Some((at, why)) = cleaning::deleted_at(request) {
         let when = relative(at, facts.now);
-        draft.sees(format!(
-            "is deleted at {at} ({when}) or within an hour after: {why}"
-        ));
+        draft.sees(match facts.off(CLEANING) {
+            Some(off) => format!(
+                "is old from {at} on ({when}; {why}), and no controller that deletes it runs here: {}",
+                off.why(CLEANING)
+            ),
+            None => format!("is deleted at {at} ({when}) or within an hour after: {why}"),
+        });
     }
     let has_certificate = !text(request, "/status/certificate").is_empty();
     if let Some(denied) = condition(request, "Denied") {
@@ -173,6 +178,16 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         draft.sees(format!(
             "no controller that approves what kubelets ask for runs here: {}",
             off.why(APPROVING)
+        ));
+    }
+    if !SIGNERS.contains(&signer) {
+        draft.sees(format!(
+            "signer {signer} is none of Kubernetes' own: somebody else has to sign it then"
+        ));
+    } else if let Some(off) = facts.off(SIGNING) {
+        draft.sees(format!(
+            "no controller that signs it then runs here: {}",
+            off.why(SIGNING)
         ));
     }
     let approvers = approvers::of(facts, signer, name);

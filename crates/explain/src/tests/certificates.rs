@@ -453,3 +453,27 @@ spec: {{signerName: kubernetes.io/kube-apiserver-client-kubelet, usages: [client
     assert!(sees("job-controller"));
     assert!(!sees("certificatesigningrequest-approving-controller"));
 }
+
+#[test]
+fn who_waits_for_approval_is_told_that_nobody_signs_or_cleans_then() {
+    let sees = |signer: &str, running: &str| {
+        let yaml = format!(
+            "
+kind: CertificateSigningRequest
+metadata: {{name: jane, uid: u, creationTimestamp: '2026-01-01T11:00:00Z'}}
+spec: {{signerName: {signer}, usages: [client auth], username: jane}}
+---
+{{running: [{running}], skipped: []}}"
+        );
+        crate::explain(&facts(&yaml)).sees.join("\n")
+    };
+    let client = "kubernetes.io/kube-apiserver-client";
+    let nobody = sees(client, "job-controller");
+    assert!(nobody.contains("no controller that signs it then runs here"));
+    assert!(nobody.contains("and no controller that deletes it runs here"));
+    let signing = "certificatesigningrequest-signing-controller";
+    let cleaning = "certificatesigningrequest-cleaner-controller";
+    let all = sees(client, &format!("{signing}, {cleaning}"));
+    assert!(!all.contains("runs here"), "{all}");
+    assert!(sees("example.com/own", signing).contains("somebody else has to sign it then"));
+}
