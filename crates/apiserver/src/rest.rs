@@ -191,12 +191,8 @@ fn begin(
     }
     let identity = impersonate(shared, identity, &parts.headers, &info)?;
     shared.rbac.check(shared, &identity, &info)?;
-    if !info.is_resource {
-        if let Some(handler) = shared.mounts.find(&info) {
-            let answer = handler(Request::from_parts(parts, body));
-            return Ok(Begun::Mounted(answer));
-        }
-        if let Some(proxied) = proxied(
+    let mut elsewhere = || {
+        proxied(
             shared,
             &registry,
             &info,
@@ -204,7 +200,14 @@ fn begin(
             &parts,
             &body,
             &mut upgrade,
-        ) {
+        )
+    };
+    if !info.is_resource {
+        if let Some(handler) = shared.mounts.find(&info) {
+            let answer = handler(Request::from_parts(parts, body));
+            return Ok(Begun::Mounted(answer));
+        }
+        if let Some(proxied) = elsewhere() {
             return Ok(proxied);
         }
         return discovery::answer(shared, &registry, &info, &parts.headers).map(Begun::Answered);
@@ -213,15 +216,7 @@ fn begin(
         return usage::answer(shared, &registry, &info).map(Begun::Answered);
     }
     let Some(kind) = served else {
-        if let Some(proxied) = proxied(
-            shared,
-            &registry,
-            &info,
-            &identity,
-            &parts,
-            &body,
-            &mut upgrade,
-        ) {
+        if let Some(proxied) = elsewhere() {
             return Ok(proxied);
         }
         if !registry.has_group(&info.group) {
