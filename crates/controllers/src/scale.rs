@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_who_look_for_what_is_not_there_share_an_answer() {
+    async fn concurrent_lookups_of_a_missing_object_share_an_answer() {
         let (world, scales) = world().await;
         let before = world.reads_of("/apis");
         for _ in 0..50 {

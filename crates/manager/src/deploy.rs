@@ -58,7 +58,7 @@ fn every_file_that_a_flag_names_is_mounted() {
 }
 
 #[test]
-fn probes_ask_what_is_served_to_everybody() {
+fn probes_use_public_endpoints() {
     let container = container();
     for probe in ["startupProbe", "livenessProbe"] {
         let request = &container[probe]["httpGet"];

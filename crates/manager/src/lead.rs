@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_is_away_is_waited_for_and_one_that_cannot_be_trusted_is_told() {
+    async fn an_unavailable_api_server_is_waited_for_and_an_untrusted_one_reported() {
         let server = || "https://api:6443".to_owned();
         let away = || ConnectError::TimedOut {
             server: server(),

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_controller_does_not_ask() {
+    fn the_token_controller_requests_no_token() {
         check(
             "-serviceaccount-token,job",
             "serviceaccount-token-controller",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_cloud_and_missing_builds_are_told_apart() {
+    fn gates_cloud_and_missing_builds_are_distinguished() {
         check(
             "*",
             "podgroup-protection-controller",

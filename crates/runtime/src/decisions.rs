@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_decided_longest_ago_goes_first() {
+    fn the_object_decided_longest_ago_is_evicted_first() {
         let decisions = Decisions::new();
         for object in 0..OBJECTS {
             record(&decisions, &format!("{object:04}"), 1, &["x"]);
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_are_told_apart() {
+    fn controllers_are_distinguished() {
         let decisions = Decisions::new();
         decisions.record("job-controller", &object("a"), at(1), [line("run")]);
         record(&decisions, "a", 1, &["create"]);

@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_item_added_in_hand_comes_back_when_done() {
+    async fn an_item_added_while_processed_is_requeued_when_done() {
         let queue = queue();
         queue.add("a");
         let item = next(&queue).await;
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_worker_watches_the_clock_and_another_when_it_is_busy_or_gone() {
+    async fn one_worker_waits_for_the_timer_and_another_takes_over_when_it_is_busy() {
         let queue = Arc::new(Queue::new(Backoff::DEFAULT));
         let start = Instant::now();
         for seconds in 1..=4 {

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn daily_business_goes_on() {
+    async fn ordinary_creates_and_deletes_are_no_hot_loop() {
         let repeats = Repeats::new();
         for round in 0..200 {
             // A job: pods come and go, but it does not delete what it just made.
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_scaled_up_and_down_by_others_goes_on() {
+    async fn repeated_external_resizes_are_no_hot_loop() {
         let repeats = Repeats::new();
         for generation in 1..200 {
             assert_eq!(resize(&repeats, &state(generation, 0)), None);

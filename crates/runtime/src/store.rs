@@ -458,7 +458,7 @@ mod tests {
 
     /// One thread does both here: a reader that held the store would stop the writer for good.
     #[test]
-    fn what_was_read_stays_as_it_was_and_holds_up_nobody() {
+    fn what_was_read_stays_unchanged_and_blocks_no_writer() {
         let store = Store::new();
         store.add_index(&BY_NODE);
         store.put(pod("a", "n1"));
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_found_by_their_labels_and_each_set_of_labels_is_asked_once() {
+    fn objects_are_indexed_by_labels_and_each_label_set_is_matched_once() {
         let store = Store::new();
         store.put(labelled("early", "ns", "web"));
         store.index_labels();

@@ -39,7 +39,7 @@ impl Lagging {
 }
 
 /// Whom the queue of a controller that does not run has been told to look at since the last call.
-pub async fn woken(queue: &Queue) -> String {
+pub async fn enqueued(queue: &Queue) -> String {
     tokio::time::sleep(HEARD).await;
     let mut names = Vec::new();
     while !queue.is_empty() {

@@ -7,7 +7,7 @@ mod recording;
 mod widgets;
 mod world;
 
-pub use lagging::{Lagging, woken};
+pub use lagging::{Lagging, enqueued};
 pub use recording::Write;
 pub use widgets::WIDGET;
 pub use world::World;

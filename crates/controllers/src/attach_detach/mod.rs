@@ -6,7 +6,7 @@
 //! service. `status.volumesAttached` of nodes lists what the kubelet may use. A volume that only one node may have is not
 //! attached to a second one before it is detached from the first.
 //!
-//! **Woken by**: pods that come to a node, end or go; claims, volumes, attachments and CSI drivers that change; of nodes
+//! **Triggers**: pods that come to a node, end or go; claims, volumes, attachments and CSI drivers that change; of nodes
 //! health, taints, management, and the lists of what is attached and in use; time: deadlines, back-off, and all every
 //! `--attach-detach-reconcile-sync-period`.
 //!
@@ -16,7 +16,7 @@
 //! **Mirrors** `pkg/controller/volume/attachdetach`, the attaching half of `pkg/volume/csi`, and of
 //! `pkg/volume/util/operationexecutor` the events. Upstream keeps a desired and an actual state of the world, fills both
 //! from events, and compares them ten times a second; operations wait in goroutines. Here [`caches`] derives both for one
-//! volume, [`plan`] compares them, and nothing waits: an attachment that changes wakes its volume. Only what caches
+//! volume, [`plan`] compares them, and nothing waits: an attachment that changes enqueues its volume. Only what caches
 //! cannot say is kept, in [`memory`] and [`users`]. One loop is on volumes, and writes attachments; another one is on nodes, and writes
 //! their lists. A volume is taken off the list, and the API server asked what the kubelet uses, before its attachment
 //! goes.

@@ -1,4 +1,4 @@
-//! Which changes wake which volumes. A volume whose sync finds that a node's list should say something else wakes the node.
+//! Which changes enqueue which volumes. A volume whose sync finds that a node's list should say something else enqueues the node.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub fn listen(built: Loop<(), Istr>, to: &Arc<AttachDetach>) -> Loop<(), Istr> {
 }
 
 impl AttachDetach {
-    fn wake(&self, volumes: impl IntoIterator<Item = Istr>) {
+    fn enqueue(&self, volumes: impl IntoIterator<Item = Istr>) {
         for volume in volumes {
             self.volume_queue.add(volume);
         }
@@ -60,31 +60,31 @@ impl AttachDetach {
         {
             return;
         }
-        self.wake(self.caches.volumes_of(pod));
+        self.enqueue(self.caches.volumes_of(pod));
     }
 
     fn on_claim(&self, change: Change<'_, PersistentVolumeClaim>) {
         let claim = change.object();
         if !claim.spec.volume_name.is_empty() {
-            self.wake(self.caches.volume_of_claim(claim));
+            self.enqueue(self.caches.volume_of_claim(claim));
         }
     }
 
     fn on_volume(&self, change: Change<'_, PersistentVolume>) {
         match change {
-            Change::Added(volume) => self.wake(volume.unique_name()),
+            Change::Added(volume) => self.enqueue(volume.unique_name()),
             Change::Updated { old, new } => {
                 let before = old.unique_name();
                 let after = new.unique_name();
                 if before != after {
                     self.caches.note_orphans(old);
-                    self.wake(before);
+                    self.enqueue(before);
                 }
-                self.wake(after);
+                self.enqueue(after);
             }
             Change::Deleted(volume) => {
                 self.caches.note_orphans(volume);
-                self.wake(volume.unique_name());
+                self.enqueue(volume.unique_name());
             }
         }
     }
@@ -102,7 +102,7 @@ impl AttachDetach {
             let memory = &self.caches.memory;
             memory.change(volume, node, |entry| entry.deleted = None);
         }
-        self.wake(volume);
+        self.enqueue(volume);
     }
 
     /// A driver that begins to attach, or stops to: all its volumes.
@@ -110,7 +110,7 @@ impl AttachDetach {
         let driver = change.object();
         let volumes = self.caches.volumes.list();
         let names = volumes.iter().filter_map(|volume| volume.unique_name());
-        self.wake(names.filter(|name| {
+        self.enqueue(names.filter(|name| {
             csi_parts(name).is_some_and(|(held, _)| *held == *driver.metadata.name)
         }));
     }
@@ -133,15 +133,15 @@ impl AttachDetach {
                     old.lists_attached(volume) != new.lists_attached(volume)
                         || old.uses_volume(volume) != new.uses_volume(volume)
                 };
-                self.wake(all.filter(is_news).cloned());
+                self.enqueue(all.filter(is_news).cloned());
             }
             Change::Deleted(node) => {
                 self.caches.note_vanished(node);
-                self.wake(self.caches.volumes_on(&name));
+                self.enqueue(self.caches.volumes_on(&name));
             }
             Change::Added(_) | Change::Updated { .. } => {
                 self.caches.note_node(&name);
-                self.wake(self.caches.volumes_on(&name));
+                self.enqueue(self.caches.volumes_on(&name));
             }
         }
     }

@@ -3,7 +3,7 @@
 //! **Converges**: the ConfigMap `cluster-info` in `kube-public` has, for each bootstrap token that may sign, one entry
 //! `jws-kubeconfig-<id>` with a signature of its `kubeconfig` (a JWS whose content is left out, HS256), and no other.
 //!
-//! **Woken by**: changes of that ConfigMap and of bootstrap tokens; time, when a token expires.
+//! **Triggers**: changes of that ConfigMap and of bootstrap tokens; time, when a token expires.
 //!
 //! **Writes**: updates that ConfigMap.
 //!
@@ -52,17 +52,17 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 pub fn controller(context: &Context) -> Controller {
-    let wake = || Key::new(CLUSTER_INFO_NAMESPACE, CLUSTER_INFO_CONFIG_MAP);
+    let enqueue = || Key::new(CLUSTER_INFO_NAMESPACE, CLUSTER_INFO_CONFIG_MAP);
     Loop::on::<Key>(context, Backoff::DEFAULT)
         .queue("bootstrap_signer_queue")
         .watches::<ConfigMap>(move |change, queue| {
-            if change.object().key() == wake() {
-                queue.add(wake());
+            if change.object().key() == enqueue() {
+                queue.add(enqueue());
             }
         })
         .watches::<Secret>(move |change, queue| {
             if is_token(change.object()) {
-                queue.add(wake());
+                queue.add(enqueue());
             }
         })
         .reconciler(BootstrapSigner {

@@ -3,7 +3,7 @@
 //! **Converges**: the rules of a role with an `aggregationRule` are those of the roles that its
 //! selectors match, in order of selectors and names, each once.
 //!
-//! **Woken by**: any change of any cluster role.
+//! **Triggers**: any change of any cluster role.
 //!
 //! **Writes**: server-side apply of `rules`, forced, as `clusterrole-aggregation-controller`.
 //!

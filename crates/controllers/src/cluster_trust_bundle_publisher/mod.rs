@@ -4,7 +4,7 @@
 //! **Converges**: there is one ClusterTrustBundle of the signer `kubernetes.io/kube-apiserver-serving`. It holds the root
 //! certificates, and their hash is in its name, so that a new root is a new object.
 //!
-//! **Woken by**: changes of bundles of that signer; time, a minute after a write.
+//! **Triggers**: changes of bundles of that signer; time, a minute after a write.
 //!
 //! **Writes**: creates, updates and deletes bundles of that signer.
 //!
@@ -68,7 +68,7 @@ pub const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 /// When a server is asked again that has no such bundles, or did not say.
 const DISCOVERY_RETRY: Duration = Duration::from_secs(30);
 
-/// A bundle that a server restored from a backup lacks, and that no cache had seen, is no change to be woken by.
+/// A bundle that a server restored from a backup lacks, and that no cache had seen, is no change to be enqueued by.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// `root_ca` is the text of `--root-ca-file`.
@@ -155,7 +155,7 @@ impl Publishing {
     fn on<B: TrustBundle>(self, built: Loop<(), Tick>) -> Controller<Tick> {
         let signer = self.signer;
         let bundles = self.context.informers.store::<B>();
-        // Also where there is none that could wake it.
+        // Also where there is none that could enqueue it.
         built.handle().add(Tick);
         built
             .watches::<B>(move |change, queue| {

@@ -187,7 +187,7 @@ async fn a_server_without_bundles_is_asked_again() {
 
 // Upstream: TestSyncCounter.
 #[tokio::test(start_paused = true)]
-async fn looks_are_counted_by_the_code_of_the_answer() {
+async fn lookups_are_counted_by_status_code() {
     let metrics = Metrics::new();
     let measured = measured(&metrics);
     let client = World::new().await.client;

@@ -5,7 +5,7 @@
 //! starts that were missed the last one is made up for. Its status lists the jobs that run and the last start and
 //! success; of finished jobs as many stay as the history limits say.
 //!
-//! **Woken by**: any change of the CronJob, but for its schedule and time zone: a new schedule holds from its next time
+//! **Triggers**: any change of the CronJob, but for its schedule and time zone: a new schedule holds from its next time
 //! on, and does not make up for what it would have missed; any change of a job that it controls; time, 100 ms after the
 //! next scheduled one.
 //!
@@ -83,10 +83,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// `local` is where schedules without a time zone are.
 pub fn controller(context: &Context, workers: usize, local: Zone) -> Controller {
     let cron_jobs = Arc::new(CronJobs::new(context, local));
-    let woken = cron_jobs.clone();
+    let enqueued = cron_jobs.clone();
     Loop::on_objects::<CronJob>(context, Backoff::DEFAULT)
         .queue("cronjob")
-        .decides_on::<CronJob>(move |change, queue, report| woken.wake(change, queue, report))
+        .decides_on::<CronJob>(move |change, queue, report| enqueued.enqueue(change, queue, report))
         // Nobody adopts: a job belongs to whom it names as its controller.
         .owns(Owns::<Job, CronJob>::selected_by(|_, _| false))
         .workers(workers)
@@ -137,8 +137,8 @@ impl CronJobs {
         }
     }
 
-    /// Any change wakes a CronJob, and a change of its schedule when that comes next.
-    fn wake(&self, change: Change<'_, CronJob>, queue: &Queue, report: &Report<'_>) {
+    /// Any change enqueues a CronJob, and a change of its schedule when that comes next.
+    fn enqueue(&self, change: Change<'_, CronJob>, queue: &Queue, report: &Report<'_>) {
         match change {
             Change::Updated { old, new }
                 if old.spec.schedule != new.spec.schedule

@@ -4,7 +4,7 @@
 //! whoever asks may `create` `certificatesigningrequests/selfnodeclient` (the certificate is for themselves) or
 //! `certificatesigningrequests/nodeclient` (for a node).
 //!
-//! **Woken by**: any change of a request; what was recognized and not permitted is tried again, later each time.
+//! **Triggers**: any change of a request; what was recognized and not permitted is tried again, later each time.
 //!
 //! **Writes**: creates SubjectAccessReviews; puts the condition `Approved` through `approval`.
 //!

@@ -40,7 +40,7 @@ fn check(request: &Value, expected: &str) {
 
 // Upstream: TestRecognizers (both tables).
 #[test]
-fn only_kubelets_that_ask_to_be_clients_are_recognized() {
+fn only_kubelet_client_requests_are_recognized() {
     let signer = Signer::KubeletClient.name();
     let of = |pem: &str, signer: &str, usages: &[&str], user: &str, expected: &str| {
         check(&request(pem, signer, usages, user), expected);
@@ -210,7 +210,7 @@ async fn ask_as(world: &World, user: &str, request: &Value) {
 
 // Upstream: TestHandle (not allowed).
 #[tokio::test(start_paused = true)]
-async fn who_is_not_permitted_is_not_approved_and_asked_about_again() {
+async fn a_user_without_permission_is_not_approved_and_retried() {
     let world = world().await;
     let user = "system:node:node-0";
     let request = request(NODE_CLIENT, Signer::KubeletClient.name(), &KUBELET, "");
@@ -243,7 +243,7 @@ async fn a_review_that_fails_is_tried_again() {
 
 /// A person may approve it, and that is said once, by those who wait for it.
 #[test]
-fn what_is_not_approved_here_waits_for_nobody_by_this_controllers_word() {
+fn a_request_that_is_not_approved_here_is_not_waited_for() {
     let user = "jane".to_owned();
     let recognized = vec![Recognized::NodeClient];
     for reason in [

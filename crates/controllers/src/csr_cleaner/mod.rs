@@ -3,7 +3,7 @@
 //! **Converges**: a request that was issued, denied or has failed is deleted an hour after that; one that nobody has
 //! decided, or that was approved and not issued, after a day; one whose certificate has ended at once.
 //!
-//! **Woken by**: time alone, once an hour.
+//! **Triggers**: time alone, once an hour.
 //!
 //! **Writes**: deletes requests, with uid and revision as preconditions.
 //!

@@ -4,7 +4,7 @@
 //! (`kubernetes.io/kubelet-serving`, `kube-apiserver-client-kubelet`, `kube-apiserver-client`, `legacy-unknown`) has a
 //! certificate of that signer's CA, or the condition `Failed` if the signer's rules forbid it.
 //!
-//! **Woken by**: any change of a request. The CA is read again for each signature, so that a new one is used at once.
+//! **Triggers**: any change of a request. The CA is read again for each signature, so that a new one is used at once.
 //!
 //! **Writes**: the status of requests: `certificate`, or the condition.
 //!

@@ -25,7 +25,7 @@ pub struct DaemonSetOracle {
     /// When labels or taints of a node last changed, or a node came or went.
     nodes_changed_at: MicroTime,
     /// When the controller last had a reason of its own to look at each set: it or one of its pods changed.
-    woken_at: BTreeMap<Uid, MicroTime>,
+    enqueued_at: BTreeMap<Uid, MicroTime>,
     losses: Losses,
 }
 
@@ -46,7 +46,7 @@ impl Oracle for DaemonSetOracle {
         let owner = pod.as_ref().and_then(|pod| pod.metadata.controller());
         let set = set.map(|set: Arc<DaemonSet>| set.metadata.uid.clone());
         if let Some(uid) = set.or(owner.map(|owner| owner.uid.clone())) {
-            self.woken_at.insert(uid, world.now());
+            self.enqueued_at.insert(uid, world.now());
         }
     }
 
@@ -127,16 +127,16 @@ impl DaemonSetOracle {
 
     /// Has the controller looked at the set since the nodes are as they are?
     ///
-    /// UPSTREAM: a node that changes wakes only sets that have a pod to create or to delete there. One that merely counts
+    /// UPSTREAM: a node that changes enqueues only sets that have a pod to create or to delete there. One that merely counts
     /// otherwise, because a taint lets its pod stay, says so when it is looked at for another reason.
     fn has_seen_nodes(&self, world: &World, set: &DaemonSet) -> bool {
-        let woken_at = self.woken_at.get(&set.metadata.uid).copied();
+        let enqueued_at = self.enqueued_at.get(&set.metadata.uid).copied();
         let seen_at = self.nodes_changed_at.plus(world.reaction() + world.delay());
-        woken_at.is_some_and(|woken_at| woken_at > seen_at)
+        enqueued_at.is_some_and(|enqueued_at| enqueued_at > seen_at)
     }
 }
 
-/// What of a pod its set counts: why a container waits, for one, is nothing that wakes the controller.
+/// What of a pod its set counts: why a container waits, for one, is nothing that enqueues the controller.
 fn counts_as(pod: &Pod) -> (Phase, bool, bool, LabelSet) {
     let meta = &pod.metadata;
     (

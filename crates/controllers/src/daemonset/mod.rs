@@ -4,7 +4,7 @@
 //! pod of the current revision, no other node has one; the status counts nodes; at most
 //! `revisionHistoryLimit` old revisions are kept.
 //!
-//! **Woken by**: any change of the set; a change of a pod or revision it controls (also of one that
+//! **Triggers**: any change of the set; a change of a pod or revision it controls (also of one that
 //! it loses); an orphan that its selector matches; a node that comes, goes, or changes labels or
 //! taints so that the set would act; time, when `minReadySeconds` or a back-off decides.
 //!
@@ -19,7 +19,7 @@
 //!
 //! **Deliberate differences**: deletions carry the pod's uid as a precondition; counts in the status
 //! of a set that is changing fast are written at most once in 100 ms; a status that would change
-//! nothing is not written while pods are awaited; a deleted node wakes the sets that ran there; an
+//! nothing is not written while pods are awaited; a deleted node enqueues the sets that ran there; an
 //! old pod on a node that no longer exists does not hold up a surge; a sync that relabels pods ends
 //! there, so that no update deletes them for the label they had.
 

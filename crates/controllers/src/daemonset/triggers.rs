@@ -1,7 +1,7 @@
-//! Which changes of nodes wake which sets.
+//! Which changes of nodes enqueue which sets.
 //!
 //! A node reports every few seconds, and most of what it says moves no pod. Only its labels and
-//! taints do, and only sets that would now act, or count otherwise, are woken.
+//! taints do, and only sets that would now act, or count otherwise, are enqueued.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! **Converges**: one ReplicaSet has the Deployment's template and all its pods; older ones are
 //! empty and as many as the history may hold; the status tells how far this has come.
 //!
-//! **Woken by**: any change of the Deployment; a change of a ReplicaSet that it controls (also of
+//! **Triggers**: any change of the Deployment; a change of a ReplicaSet that it controls (also of
 //! one that it loses); an orphan that its selector matches; with `Recreate`, the end of its last
 //! pod; time, when the deadline for progress passes.
 //!
@@ -215,7 +215,7 @@ impl Workload for Deployments {
             .iter()
             .any(|set| !set.metadata.is_controlled_by(&deployment.metadata.uid))
         {
-            // Just adopted: our copy is out of date, and the new one wakes us.
+            // Just adopted: our copy is out of date, and the new one enqueues us.
             return Ok(Observed::Done {
                 lines: Vec::new(),
                 next: Next::After(ADOPTION_SEEN),

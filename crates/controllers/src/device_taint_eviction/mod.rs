@@ -4,7 +4,7 @@
 //! still does. With `DRADeviceTaintRules` each DeviceTaintRule says in the condition `EvictionInProgress` how many pods it
 //! still has to evict, or would if its effect were `NoExecute`.
 //!
-//! **Woken by**: slices whose pool has or had such taints; rules; claims, for the pods that they are reserved for; pods
+//! **Triggers**: slices whose pool has or had such taints; rules; claims, for the pods that they are reserved for; pods
 //! that are bound or learn of their claims; time, when a toleration ends, and ten seconds after a rule's eviction.
 //!
 //! **Writes**: patches the condition `DisruptionTarget` and deletes the pod; applies the status of rules; emits
@@ -176,7 +176,7 @@ impl DeviceTaintEviction {
         let now = self.context.clock.now();
         report.decide(ObjectId::of(&*pod), [eviction.line(now)]);
         if held.as_ref() != Some(&eviction) {
-            self.wake_rules(&eviction);
+            self.enqueue_rules(&eviction);
         }
         let uid = &pod.metadata.uid;
         if eviction.at > now {
@@ -210,12 +210,12 @@ impl DeviceTaintEviction {
             }
             counted.1 += 1;
         }
-        self.wake_rules(eviction);
+        self.enqueue_rules(eviction);
         Ok(())
     }
 
     /// UPSTREAM: not at once, because more may follow.
-    fn wake_rules(&self, eviction: &Eviction) {
+    fn enqueue_rules(&self, eviction: &Eviction) {
         for (name, _) in eviction.rules() {
             let rule = Item::Rule(Key::new("", name));
             self.queue.add_after(rule, RULE_STATUS_PERIOD);

@@ -1,4 +1,4 @@
-//! Which changes wake whom.
+//! Which changes enqueue whom.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,7 +124,7 @@ impl Caches {
                 if old.node_name == new.node_name
                     && old.claims() == new.claims()
                     && !is_restored(old, new) => {}
-            _ => self.wake(pod, &self.known(), queue),
+            _ => self.enqueue(pod, &self.known(), queue),
         }
     }
 
@@ -133,9 +133,9 @@ impl Caches {
         if let Change::Updated { old, new } = change
             && old.status.reserved_for != new.status.reserved_for
         {
-            self.wake_consumers(old, &known, queue);
+            self.enqueue_consumers(old, &known, queue);
         }
-        self.wake_consumers(change.object(), &known, queue);
+        self.enqueue_consumers(change.object(), &known, queue);
     }
 
     pub fn on_slice(&self, change: &Change<'_, ResourceSlice>, queue: &Queue<Item>) {
@@ -149,7 +149,7 @@ impl Caches {
         }
         let known = self.known();
         for claim in self.claims.by(&CLAIMS_BY_POOL, &pool) {
-            self.wake_consumers(&claim, &known, queue);
+            self.enqueue_consumers(&claim, &known, queue);
         }
     }
 
@@ -171,17 +171,17 @@ impl Caches {
         }
         let known = self.known();
         for claim in self.claims.list() {
-            self.wake_consumers(&claim, &known, queue);
+            self.enqueue_consumers(&claim, &known, queue);
         }
     }
 
-    fn wake_consumers(&self, claim: &ResourceClaim, known: &Known<'_>, queue: &Queue<Item>) {
+    fn enqueue_consumers(&self, claim: &ResourceClaim, known: &Known<'_>, queue: &Queue<Item>) {
         let namespace = &claim.metadata.namespace;
         for consumer in &claim.status.reserved_for {
             if consumer.api_group.is_empty() && consumer.resource == "pods" {
                 let pod = self.pods.find(namespace, &consumer.name);
                 if let Some(pod) = pod.filter(|pod| pod.metadata.uid == consumer.uid) {
-                    self.wake(&pod, known, queue);
+                    self.enqueue(&pod, known, queue);
                 }
             } else if consumer.api_group == SCHEDULING_GROUP
                 && consumer.resource == "podgroups"
@@ -189,14 +189,14 @@ impl Caches {
             {
                 let group = IndexValue::In(namespace.clone(), consumer.name.clone());
                 for pod in self.pods.by(&PODS_BY_GROUP, &group) {
-                    self.wake(&pod, known, queue);
+                    self.enqueue(&pod, known, queue);
                 }
             }
         }
     }
 
     /// Only if something is due, or was: most devices have no taints.
-    fn wake(&self, pod: &Pod, known: &Known<'_>, queue: &Queue<Item>) {
+    fn enqueue(&self, pod: &Pod, known: &Known<'_>, queue: &Queue<Item>) {
         let key = pod.key();
         if self.scheduled.get(&key).is_some() || pod_eviction(pod, known).is_some() {
             queue.add(Item::Pod(key));

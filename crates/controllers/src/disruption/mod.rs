@@ -6,7 +6,7 @@
 //! if nobody has deleted it by then it counts again. No pod says `DisruptionTarget` for more than two minutes without
 //! being deleted, unless its kubelet said so.
 //!
-//! **Woken by**: any change of a budget; any change of a pod, for the budgets that select it or did so before; a change
+//! **Triggers**: any change of a budget; any change of a pod, for the budgets that select it or did so before; a change
 //! of scale of a Deployment, ReplicaSet, ReplicationController or StatefulSet, for the budgets of its namespace that
 //! count by scale; time, when an eviction has not come to pass.
 //!
@@ -16,8 +16,8 @@
 //!
 //! **Mirrors** `pkg/controller/disruption`. Where the count fails the budget allows nothing and its condition says why.
 //!
-//! **Deliberate differences**: a change of a pod wakes every budget over it, also those that selected it until then,
-//! and a change of scale wakes budgets, where upstream waits for the next change of a pod; an API server that did not
+//! **Deliberate differences**: a change of a pod enqueues every budget over it, also those that selected it until then,
+//! and a change of scale enqueues budgets, where upstream waits for the next change of a pod; an API server that did not
 //! answer for a scale is asked again, where upstream waits for the next change; a failure that the status already tells
 //! of is not written again; there is no queue `disruption_recheck`, because the queue itself can wait.
 
@@ -183,7 +183,7 @@ impl Triggers {
             return;
         }
         let namespace = &change.object().meta().namespace;
-        // Where no pod was expected at the last count the first pod wakes the budget.
+        // Where no pod was expected at the last count the first pod enqueues the budget.
         let counting = self.budgets.select(namespace, |budget| {
             let status = &budget.status;
             let has_none = status.expected_pods == 0 && status.is_counted();

@@ -5,7 +5,7 @@
 //! ready, of the pods that it selects, in the first of its families, grouped by ports; at most a thousand of them, with
 //! an annotation that says so. It carries the service's labels. No Endpoints object outlives its service.
 //!
-//! **Woken by**: services; pods that a service selects, when what an endpoint says of them changes; Endpoints that
+//! **Triggers**: services; pods that a service selects, when what an endpoint says of them changes; Endpoints that
 //! somebody deletes or edits; at the start, by all Endpoints, to find those without a service, and later by ours that
 //! come without one.
 //!

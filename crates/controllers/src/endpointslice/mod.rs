@@ -7,7 +7,7 @@
 //! garbage collector sees to that). Hints say where traffic should come from, if the service asks for them:
 //! [`traffic_distribution`], and [`topology`] for the older annotation.
 //!
-//! **Woken by**: services; pods that a service selects, when what an endpoint says of them changes; slices that somebody
+//! **Triggers**: services; pods that a service selects, when what an endpoint says of them changes; slices that somebody
 //! else has written or deleted; nodes, where zones no longer have the endpoints that they need.
 //!
 //! **Writes**: creates, updates and deletes slices labelled `endpointslice-controller.k8s.io`; events
@@ -165,7 +165,7 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
         .reads::<Node>()
         .workers(settings.workers)
         .retries(RETRIES);
-    let woken = services.handle();
+    let enqueued = services.handle();
     let nodes = Loop::on::<Tick>(context, Backoff::DEFAULT)
         .watches::<Node>({
             let topology = topology.clone();
@@ -179,7 +179,7 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
         .reconciler(NodeChanges {
             topology: topology.clone(),
             nodes: context.informers.store::<Node>(),
-            services: woken,
+            services: enqueued,
         });
     let services = services.reconciler(EndpointSlices {
         max_endpoints: settings.max_endpoints.max(1),
@@ -349,7 +349,7 @@ impl Topology {
     }
 }
 
-/// Wakes services when nodes have changed so that they are overloaded somewhere.
+/// Enqueues services when nodes have changed so that they are overloaded somewhere.
 struct NodeChanges {
     topology: Arc<Topology>,
     nodes: Arc<Store<Node>>,

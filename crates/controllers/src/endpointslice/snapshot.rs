@@ -39,7 +39,7 @@ pub enum Closeness {
 
 impl Closeness {
     pub fn of(service: &Service, gates: Gates) -> Closeness {
-        if asks_for_topology(service) {
+        if requests_topology(service) {
             return Closeness::Proportional;
         }
         let has_newer = gates.enabled(Gate::PreferSameTrafficDistribution);
@@ -58,7 +58,7 @@ impl Closeness {
 }
 
 /// The older annotation wins where both are there.
-fn asks_for_topology(service: &Service) -> bool {
+fn requests_topology(service: &Service) -> bool {
     let meta = &service.metadata;
     let mode = meta
         .annotation(TOPOLOGY_AWARE_HINTS)

@@ -6,7 +6,7 @@
 //! of the object and belongs to it. Without the service or the object, with a selector, with the label `skip-mirror`, or
 //! where a leader is elected through it, there are no such slices.
 //!
-//! **Woken by**: Endpoints; services that come, go, or get or lose their selector; slices that somebody else has written
+//! **Triggers**: Endpoints; services that come, go, or get or lose their selector; slices that somebody else has written
 //! or deleted.
 //!
 //! **Writes**: creates, updates and deletes slices labelled `endpointslicemirroring-controller.k8s.io`; events

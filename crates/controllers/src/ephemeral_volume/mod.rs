@@ -3,7 +3,7 @@
 //! **Converges**: each ephemeral volume of a pod that is not being deleted has a claim, named after pod and volume,
 //! created from the template in the pod and controlled by it: it goes with the pod.
 //!
-//! **Woken by**: a new pod with such a volume; a claim that is gone, for the pods that name it.
+//! **Triggers**: a new pod with such a volume; a claim that is gone, for the pods that name it.
 //!
 //! **Writes**: creates claims; emits `FailedBinding` where that fails, or where a claim of that name was not created for
 //! the pod, which is never used instead.
@@ -11,7 +11,7 @@
 //! **Mirrors** `pkg/controller/volume/ephemeral`.
 //!
 //! **Deliberate differences**: templates of claims are not worth a place in the cache of all pods, so a pod that lacks a
-//! claim is read from the API server. A claim of somebody else is told of once, not with every try: its deletion wakes the
+//! claim is read from the API server. A claim of somebody else is told of once, not with every try: its deletion enqueues the
 //! pod. A claim that was just created is waited for, where upstream may try to create it
 //! again and say that it failed.
 
@@ -70,13 +70,13 @@ pub fn controller(context: &Context, workers: usize) -> Controller {
         // Volumes of a pod never change, and the collector deletes what belongs to a pod that is gone.
         .watches::<Pod>(|change, queue| {
             if let Change::Added(pod) = change {
-                wake(pod, queue);
+                enqueue(pod, queue);
             }
         })
         .watches::<PersistentVolumeClaim>(move |change, queue| {
             if let Change::Deleted(claim) = change {
                 let pods = all.by(&BY_CLAIM, &users_of(claim));
-                pods.iter().for_each(|pod| wake(pod, queue));
+                pods.iter().for_each(|pod| enqueue(pod, queue));
             }
         })
         .workers(workers)
@@ -90,7 +90,7 @@ pub fn controller(context: &Context, workers: usize) -> Controller {
         })
 }
 
-fn wake(pod: &Pod, queue: &Queue) {
+fn enqueue(pod: &Pod, queue: &Queue) {
     let mut volumes = pod.volumes().iter();
     if !pod.metadata.is_terminating() && volumes.any(|volume| volume.is_ephemeral) {
         queue.add(pod.key());
@@ -177,7 +177,7 @@ impl EphemeralVolumes {
                 let message = format!(
                     "PVC {namespace}/{claim} was not created for pod {namespace}/{name} (pod is not owner)"
                 );
-                // Its deletion wakes the pod.
+                // Its deletion enqueues the pod.
                 return Err((message.clone(), Error::Terminal(message)));
             }
         };

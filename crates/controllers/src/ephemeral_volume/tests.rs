@@ -7,7 +7,7 @@ use api::{Key, Resource};
 use expect_test::expect;
 use runtime::{Context, Metrics};
 use serde_json::{Value, json};
-use testkit::{Lagging, World, woken};
+use testkit::{Lagging, World, enqueued};
 
 use super::controller;
 use super::plan::plan;
@@ -157,7 +157,7 @@ async fn a_claim_of_somebody_else_is_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_claim_is_told_and_tried_again() {
+async fn a_refused_claim_is_reported_and_retried() {
     let (world, metrics) = running().await;
     world.refuse("POST", "persistentvolumeclaims", 409, 1);
     world.create(&Pod::TYPE, pod(&["data"])).await;
@@ -212,7 +212,7 @@ async fn a_claim_that_the_cache_has_not_seen_is_not_created_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_new_pods_with_such_a_volume_are_woken() {
+async fn only_new_pods_with_such_a_volume_are_enqueued() {
     let world = World::new().await;
     let context: Context = world.context();
     let controller = controller(&context, 1);
@@ -220,12 +220,12 @@ async fn only_new_pods_with_such_a_volume_are_woken() {
     let mut plain = pod(&[]);
     plain["metadata"]["name"] = json!("plain");
     world.create(&Pod::TYPE, plain).await;
-    assert_eq!(woken(&controller.queue).await, "");
+    assert_eq!(enqueued(&controller.queue).await, "");
     world.create(&Pod::TYPE, pod(&["data"])).await;
-    assert_eq!(woken(&controller.queue).await, "web");
+    assert_eq!(enqueued(&controller.queue).await, "web");
     let label = json!({"metadata": {"labels": {"x": "y"}}});
     world.patch(&Pod::TYPE, "web", label).await;
-    assert_eq!(woken(&controller.queue).await, "");
+    assert_eq!(enqueued(&controller.queue).await, "");
     controller
         .reconcile(&Key::new("default", "plain"))
         .await

@@ -237,8 +237,8 @@ impl Collector {
 
     /// The server has no such object: the graph must not believe in it any longer.
     fn deny(&self, identity: &Identity) {
-        let wakes = self.graph.lock().denied(identity);
-        self.wake(wakes);
+        let to_enqueue = self.graph.lock().denied(identity);
+        self.enqueue(to_enqueue);
     }
 
     /// The resource of a kind. One that nobody knows may have come since discovery was asked.

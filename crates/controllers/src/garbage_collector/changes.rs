@@ -1,4 +1,4 @@
-//! What a change does to the graph, and whom it wakes. Pure.
+//! What a change does to the graph, and what it enqueues. Pure.
 //!
 //! Mirrors `GraphBuilder.processGraphChanges` upstream. There the informers feed a queue that one
 //! goroutine drains; here a change is applied where it is seen, under the graph's lock, so there is no
@@ -13,7 +13,7 @@ use super::identity::Identity;
 
 /// Whom a change concerns.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Wakes {
+pub struct ToEnqueue {
     /// Objects that may have to be deleted.
     pub delete: Vec<Uid>,
     /// The same, but after a pause: we are guessing.
@@ -33,8 +33,8 @@ pub struct Warning {
 
 impl Graph {
     /// An informer has shown an object, new or changed.
-    pub fn observe(&mut self, kind: KindNumber, old: Option<&Meta>, new: &Meta) -> Wakes {
-        let mut wakes = Wakes::default();
+    pub fn observe(&mut self, kind: KindNumber, old: Option<&Meta>, new: &Meta) -> ToEnqueue {
+        let mut to_enqueue = ToEnqueue::default();
         let last = old;
         let old = last.filter(|old| !is_restored(old, new));
         let was_gone = self.absent.has_any_name_of(&new.uid);
@@ -44,8 +44,8 @@ impl Graph {
                 if was_gone && self.node(slot).is_virtual {
                     self.list_dependents(slot);
                 }
-                self.unveil(slot, kind, new, &mut wakes);
-                self.change_owners(slot, &new.owners, &mut wakes);
+                self.unveil(slot, kind, new, &mut to_enqueue);
+                self.change_owners(slot, &new.owners, &mut to_enqueue);
                 if old.is_none() && last.is_some() {
                     let node = self.node_mut(slot);
                     (node.being_deleted, node.deleting_dependents) = (false, false);
@@ -68,69 +68,69 @@ impl Graph {
                 if was_gone {
                     self.list_dependents(slot);
                 }
-                self.add_to_owners(slot, &new.owners, &mut wakes);
+                self.add_to_owners(slot, &new.owners, &mut to_enqueue);
                 slot
             }
         };
-        self.transitions(slot, old, new, &mut wakes);
-        wakes
+        self.transitions(slot, old, new, &mut to_enqueue);
+        to_enqueue
     }
 
     /// An informer tells of an object again that it has shown before: so it does when it had to list all anew, and a server
     /// that was restored from a backup may have undone a write of ours that no informer saw. Upstream goes on believing in
     /// that write.
-    pub fn review(&mut self, kind: KindNumber, held: &Meta) -> Wakes {
+    pub fn review(&mut self, kind: KindNumber, held: &Meta) -> ToEnqueue {
         if let Some(slot) = self.find(&held.uid) {
             self.node_mut(slot).being_deleted = held.is_terminating();
         }
-        let mut wakes = self.observe(kind, None, held);
+        let mut to_enqueue = self.observe(kind, None, held);
         let solid = KnownOwner::Observed {
             deleting_dependents: false,
         };
         let is_solid = |owner: &OwnerRef| self.known_owner(owner, &held.namespace) == solid;
         if !held.is_terminating() && !held.owners.iter().all(is_solid) {
-            wakes.delete.push(held.uid.clone());
+            to_enqueue.delete.push(held.uid.clone());
         }
-        wakes
+        to_enqueue
     }
 
     /// An informer has seen an object go.
-    pub fn gone(&mut self, kind: KindNumber, last: &Meta) -> Wakes {
-        let mut wakes = Wakes::default();
+    pub fn gone(&mut self, kind: KindNumber, last: &Meta) -> ToEnqueue {
+        let mut to_enqueue = ToEnqueue::default();
         if let Some(slot) = self.find(&last.uid) {
-            self.unveil(slot, kind, last, &mut wakes);
+            self.unveil(slot, kind, last, &mut to_enqueue);
             let identity = self.identity_of(kind, last);
-            self.remove(slot, identity, &mut wakes);
+            self.remove(slot, identity, &mut to_enqueue);
         }
-        wakes
+        to_enqueue
     }
 
     /// The API server knows no object by this name and uid.
-    pub fn denied(&mut self, identity: &Identity) -> Wakes {
-        let mut wakes = Wakes::default();
+    pub fn denied(&mut self, identity: &Identity) -> ToEnqueue {
+        let mut to_enqueue = ToEnqueue::default();
         let Some(slot) = self.find(&identity.uid) else {
-            return wakes;
+            return to_enqueue;
         };
         let node = self.node(slot);
         let (is_virtual, same) = (node.is_virtual, self.identity(node) == *identity);
         if !is_virtual && !same {
             // Some dependent had the coordinates wrong; the object itself is there.
             let (matching, _) = self.partition(slot, identity);
-            self.lost_owner(&matching, identity, &mut wakes);
-            return wakes;
+            self.lost_owner(&matching, identity, &mut to_enqueue);
+            return to_enqueue;
         }
         let (matching, others) = self.partition(slot, identity);
         if !is_virtual || others.is_empty() {
-            self.remove(slot, identity.clone(), &mut wakes);
-            return wakes;
+            self.remove(slot, identity.clone(), &mut to_enqueue);
+            return to_enqueue;
         }
         // Dependents disagree about what their owner is called: one name less to try.
-        self.lost_owner(&matching, identity, &mut wakes);
+        self.lost_owner(&matching, identity, &mut to_enqueue);
         if same && let Some(alternative) = self.alternative(&others, identity) {
             self.rename(slot, alternative);
-            wakes.delete_later.push(identity.uid.clone());
+            to_enqueue.delete_later.push(identity.uid.clone());
         }
-        wakes
+        to_enqueue
     }
 
     /// Whoever is seen is not gone, whatever was said before: a server that was restored from a backup has objects
@@ -143,7 +143,7 @@ impl Graph {
     }
 
     /// A node that was hearsay is real. Dependents that had its coordinates wrong are looked at.
-    fn unveil(&mut self, slot: Slot, kind: KindNumber, meta: &Meta, wakes: &mut Wakes) {
+    fn unveil(&mut self, slot: Slot, kind: KindNumber, meta: &Meta, to_enqueue: &mut ToEnqueue) {
         if !self.node(slot).is_virtual {
             return;
         }
@@ -153,9 +153,9 @@ impl Graph {
             for dependent in wrong {
                 let node = self.node(dependent);
                 if !observed.namespace.is_empty() && node.namespace != observed.namespace {
-                    self.warn(dependent, &observed.uid, wakes);
+                    self.warn(dependent, &observed.uid, to_enqueue);
                 }
-                wakes.delete.push(self.node(dependent).uid.clone());
+                to_enqueue.delete.push(self.node(dependent).uid.clone());
             }
             self.rename(slot, observed);
         }
@@ -170,7 +170,7 @@ impl Graph {
         node.name = identity.name;
     }
 
-    fn change_owners(&mut self, slot: Slot, new: &Arc<[OwnerRef]>, wakes: &mut Wakes) {
+    fn change_owners(&mut self, slot: Slot, new: &Arc<[OwnerRef]>, to_enqueue: &mut ToEnqueue) {
         let old = self.node(slot).owners.clone();
         if Arc::ptr_eq(&old, new) || old == *new {
             return;
@@ -181,7 +181,7 @@ impl Graph {
             match old_of(&owner.uid) {
                 None => added.push(owner.clone()),
                 Some(before) if blocks(before) && !blocks(owner) => {
-                    self.wake_if_known(&owner.uid, wakes);
+                    self.enqueue_if_known(&owner.uid, to_enqueue);
                 }
                 Some(_) => {}
             }
@@ -189,11 +189,11 @@ impl Graph {
         for owner in old.iter() {
             let kept = new.iter().any(|held| held.uid == owner.uid);
             if !kept && blocks(owner) {
-                self.wake_if_known(&owner.uid, wakes);
+                self.enqueue_if_known(&owner.uid, to_enqueue);
             }
         }
         self.node_mut(slot).owners = new.clone();
-        self.add_to_owners(slot, &added, wakes);
+        self.add_to_owners(slot, &added, to_enqueue);
         for owner in old.iter() {
             if !new.iter().any(|held| held.uid == owner.uid) {
                 self.remove_dependent(&owner.uid, slot);
@@ -201,14 +201,14 @@ impl Graph {
         }
     }
 
-    fn wake_if_known(&self, uid: &Uid, wakes: &mut Wakes) {
+    fn enqueue_if_known(&self, uid: &Uid, to_enqueue: &mut ToEnqueue) {
         if self.find(uid).is_some() {
-            wakes.delete.push(uid.clone());
+            to_enqueue.delete.push(uid.clone());
         }
     }
 
     /// Lists a node under owners that it was not listed under before.
-    fn add_to_owners(&mut self, slot: Slot, owners: &[OwnerRef], wakes: &mut Wakes) {
+    fn add_to_owners(&mut self, slot: Slot, owners: &[OwnerRef], to_enqueue: &mut ToEnqueue) {
         let namespace = self.node(slot).namespace.clone();
         let (mut suspicious, mut is_late) = (false, false);
         for (at, owner) in owners.iter().enumerate() {
@@ -222,7 +222,7 @@ impl Graph {
                 self.node_mut(owner_slot).dependents.push(slot);
             }
             if known.is_none() {
-                wakes.delete.push(owner.uid.clone());
+                to_enqueue.delete.push(owner.uid.clone());
                 continue;
             }
             let node = self.node(owner_slot);
@@ -236,7 +236,7 @@ impl Graph {
             if !node.namespace.is_empty() && elsewhere {
                 suspicious = true;
                 if observed {
-                    self.warn(slot, &owner.uid, wakes);
+                    self.warn(slot, &owner.uid, to_enqueue);
                 }
             } else {
                 // A virtual owner without a namespace may be a namespaced one that a cluster-scoped
@@ -245,7 +245,7 @@ impl Graph {
             }
         }
         if suspicious || is_late {
-            wakes.delete.push(self.node(slot).uid.clone());
+            to_enqueue.delete.push(self.node(slot).uid.clone());
         }
     }
 
@@ -274,10 +274,10 @@ impl Graph {
         })
     }
 
-    fn warn(&self, dependent: Slot, owner: &Uid, wakes: &mut Wakes) {
+    fn warn(&self, dependent: Slot, owner: &Uid, to_enqueue: &mut ToEnqueue) {
         let node = self.node(dependent);
         if let Some(reference) = node.owners.iter().find(|held| held.uid == *owner) {
-            wakes.warnings.push(Warning {
+            to_enqueue.warnings.push(Warning {
                 dependent: self.identity(node),
                 owner: Identity::of_owner(reference, &node.namespace),
             });
@@ -285,37 +285,43 @@ impl Graph {
     }
 
     /// Deletion that has just begun to wait for something.
-    fn transitions(&mut self, slot: Slot, old: Option<&Meta>, new: &Meta, wakes: &mut Wakes) {
+    fn transitions(
+        &mut self,
+        slot: Slot,
+        old: Option<&Meta>,
+        new: &Meta,
+        to_enqueue: &mut ToEnqueue,
+    ) {
         let starts = |finalizer: &str| {
             let waits = |meta: &Meta| meta.is_terminating() && meta.has_finalizer(finalizer);
             waits(new) && !old.is_some_and(waits)
         };
         if starts(ORPHAN) {
-            wakes.orphan.push(new.uid.clone());
+            to_enqueue.orphan.push(new.uid.clone());
         } else if starts(FOREGROUND) {
             self.node_mut(slot).deleting_dependents = true;
-            self.wake_dependents(slot, wakes);
-            wakes.delete.push(new.uid.clone());
+            self.enqueue_dependents(slot, to_enqueue);
+            to_enqueue.delete.push(new.uid.clone());
         }
     }
 
-    fn wake_dependents(&self, slot: Slot, wakes: &mut Wakes) {
+    fn enqueue_dependents(&self, slot: Slot, to_enqueue: &mut ToEnqueue) {
         let dependents = &self.node(slot).dependents;
         let uids = dependents.iter().map(|slot| self.node(*slot).uid.clone());
-        wakes.delete.extend(uids);
+        to_enqueue.delete.extend(uids);
     }
 
-    fn lost_owner(&mut self, dependents: &[Slot], owner: &Identity, wakes: &mut Wakes) {
+    fn lost_owner(&mut self, dependents: &[Slot], owner: &Identity, to_enqueue: &mut ToEnqueue) {
         if dependents.is_empty() {
             return;
         }
         self.absent.add(owner.clone());
         let uids = dependents.iter().map(|slot| self.node(*slot).uid.clone());
-        wakes.delete.extend(uids);
+        to_enqueue.delete.extend(uids);
     }
 
-    fn remove(&mut self, slot: Slot, identity: Identity, wakes: &mut Wakes) {
-        self.wake_dependents(slot, wakes);
+    fn remove(&mut self, slot: Slot, identity: Identity, to_enqueue: &mut ToEnqueue) {
+        self.enqueue_dependents(slot, to_enqueue);
         let node = self.take(slot);
         if !node.dependents.is_empty() {
             self.absent.add(identity);
@@ -323,7 +329,7 @@ impl Graph {
         for owner in node.owners.iter() {
             let waits = |slot: Slot| self.node(slot).deleting_dependents;
             if self.find(&owner.uid).is_some_and(waits) {
-                wakes.delete.push(owner.uid.clone());
+                to_enqueue.delete.push(owner.uid.clone());
             }
         }
     }

@@ -4,7 +4,7 @@
 //! **Converges**: no object whose owners are all gone; no dangling reference beside a living owner; no
 //! `foregroundDeletion` or `orphan` finalizer on an object whose dependents are dealt with.
 //!
-//! **Woken by**: every change of every deletable resource that discovery finds, custom ones included;
+//! **Triggers**: every change of every deletable resource that discovery finds, custom ones included;
 //! discovery is asked again every 30 seconds, and at once when somebody is owned by a kind that nobody knows.
 //!
 //! **Writes**: deletes with the uid and the revision as preconditions, patches owner references and
@@ -55,7 +55,7 @@ use tracing::warn;
 
 use crate::{Descriptor, discovery};
 
-pub use changes::{Wakes, Warning};
+pub use changes::{ToEnqueue, Warning};
 pub use decide::{Action, OwnerState, Reason, decide};
 pub use graph::Graph;
 pub use identity::Identity;
@@ -271,28 +271,28 @@ impl Collector {
                 return;
             };
             let mut graph = collector.graph.lock();
-            let wakes = match change {
+            let to_enqueue = match change {
                 MetadataChange::Added(new) => graph.observe(kind, None, new),
                 MetadataChange::Updated { old, new } => graph.observe(kind, Some(old), new),
                 MetadataChange::Resynced(held) => graph.review(kind, held),
                 MetadataChange::Deleted(last) => graph.gone(kind, last),
             };
             drop(graph);
-            collector.wake(wakes);
+            collector.enqueue(to_enqueue);
         })
     }
 
-    fn wake(&self, wakes: Wakes) {
-        for uid in wakes.delete {
+    fn enqueue(&self, to_enqueue: ToEnqueue) {
+        for uid in to_enqueue.delete {
             self.to_delete.add(uid);
         }
-        for uid in wakes.delete_later {
+        for uid in to_enqueue.delete_later {
             self.to_delete.add_rate_limited(uid);
         }
-        for uid in wakes.orphan {
+        for uid in to_enqueue.orphan {
             self.to_orphan.add(uid);
         }
-        for Warning { dependent, owner } in wakes.warnings {
+        for Warning { dependent, owner } in to_enqueue.warnings {
             let namespace = dependent.namespace.clone();
             let object = ObjectRef {
                 api_version: dependent.api_version.to_string().into(),

@@ -78,7 +78,7 @@ impl Target<'_> {
     async fn delete_with(&self, options: &DeleteOptions) -> Result<Written, client::Error> {
         let (namespace, name) = (self.namespace(), &self.identity.name);
         let deleted = self.client.delete(self.resource, namespace, name, options);
-        gone_is_fine(deleted.await.map(drop))
+        not_found_is_success(deleted.await.map(drop))
     }
 
     /// Takes owners off the list. Gives the new state where the server tells.
@@ -95,7 +95,7 @@ impl Target<'_> {
                 .filter(|held| !owners.contains(&held.uid));
             kept.cloned().collect()
         };
-        gone_is_fine(self.patch_owners(patch, rest).await.map(drop))
+        not_found_is_success(self.patch_owners(patch, rest).await.map(drop))
     }
 
     /// Makes all its references non-blocking; gives the revision that this led to.
@@ -170,7 +170,7 @@ impl Target<'_> {
             attempts += 1;
             match patched {
                 Err(error) if error.is_conflict() && attempts < ATTEMPTS => {}
-                other => return gone_is_fine(other.map(drop)),
+                other => return not_found_is_success(other.map(drop)),
             }
         }
     }
@@ -202,7 +202,9 @@ pub(super) async fn get(
     }
 }
 
-fn gone_is_fine(result: Result<impl Sized, client::Error>) -> Result<Written, client::Error> {
+fn not_found_is_success(
+    result: Result<impl Sized, client::Error>,
+) -> Result<Written, client::Error> {
     match result {
         Ok(_) => Ok(Written::Done),
         Err(error) if error.is_not_found() => Ok(Written::Gone),

@@ -5,7 +5,7 @@
 //! tolerance, not faster than the policies of its `behavior` allow, and fewer only after the stabilization window. A
 //! target that somebody has scaled to zero is left alone.
 //!
-//! **Woken by**: time alone, every `--horizontal-pod-autoscaler-sync-period` from when the autoscaler was first seen,
+//! **Triggers**: time alone, every `--horizontal-pod-autoscaler-sync-period` from when the autoscaler was first seen,
 //! however long a sync takes.
 //!
 //! **Writes**: puts the scale of the target on top of what it read, and its own status; emits `SuccessfulRescale`,

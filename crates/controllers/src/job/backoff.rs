@@ -126,7 +126,7 @@ mod tests {
 
     // Upstream: TestGetFinishedTime.
     #[test]
-    fn the_end_of_a_pod_is_told_as_well_as_can_be() {
+    fn the_exit_of_a_pod_is_described_as_far_as_known() {
         let ago = |facts: &str| {
             now()
                 .since(finished_at(&pod(&format!("a:failed,{facts}"))))

@@ -8,7 +8,7 @@
 //!
 //! **Counts exactly once**: pods carry a finalizer until the status knows of them; see `tracking`.
 //!
-//! **Woken by**: a change of the spec, at once; its pods and its status, a second later, so that many ends
+//! **Triggers**: a change of the spec, at once; its pods and its status, a second later, so that many ends
 //! are counted together; time, when a deadline or a back-off is over.
 //!
 //! **Writes**: creates pods (at most 500 a sync, by slow start), patches their finalizer off, deletes
@@ -143,9 +143,9 @@ pub fn controller(context: &Context, workers: usize) -> Controllers {
     Controllers { jobs, orphans }
 }
 
-/// A change of the spec wakes a job at once; its status, only after a moment, so that many pods that end together are
+/// A change of the spec enqueues a job at once; its status, only after a moment, so that many pods that end together are
 /// counted together. A finished job needs nothing more.
-fn wake(change: &Change<'_, Job>, queue: &Queue, metrics: &JobMetrics, gates: Gates) {
+fn enqueue(change: &Change<'_, Job>, queue: &Queue, metrics: &JobMetrics, gates: Gates) {
     match change {
         Change::Added(job) => {
             if let Some(manager) = job.external_manager(gates) {
@@ -210,13 +210,13 @@ impl Jobs {
         let (of_jobs, of_pods, metrics) = (finalizers.clone(), finalizers, self.metrics.clone());
         let mut building = Loop::on_objects::<Job>(&context, RETRIES).queue("job");
         if self.gangs.is_some() {
-            // UPSTREAM: what becomes of them is seen at the next sync; they wake no job.
+            // UPSTREAM: what becomes of them is seen at the next sync; they enqueue no job.
             building = building.reads::<GangWorkload>().reads::<PodGroup>();
         }
         let gates = context.gates;
         building
             .watches::<Job>(move |change, queue| {
-                wake(&change, queue, &metrics, gates);
+                enqueue(&change, queue, &metrics, gates);
                 of_jobs.on_job(change);
             })
             .owns(

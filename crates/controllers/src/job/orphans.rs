@@ -53,7 +53,7 @@ mod tests {
 
     // Upstream: TestSyncOrphanPod.
     #[test]
-    fn only_a_job_of_ours_that_runs_keeps_its_pods() {
+    fn only_pods_of_a_running_managed_job_are_kept() {
         let jobs = Store::new();
         let put = |name: &str, spec: Value, status: Value| {
             let meta = json!({"name": name, "namespace": "default", "uid": name});

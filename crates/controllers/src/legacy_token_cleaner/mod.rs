@@ -4,7 +4,7 @@
 //! `--legacy-service-account-token-clean-up-period` and that no pod mounts is marked invalid, and
 //! deleted when as much time has passed again.
 //!
-//! **Woken by**: time alone, once a day.
+//! **Triggers**: time alone, once a day.
 //!
 //! **Writes**: the label `kubernetes.io/legacy-token-invalid-since` on secrets, then their deletion with
 //! the revision as precondition.

@@ -3,7 +3,7 @@
 //! **Converges**: a terminating namespace has no content of any kind, no `kubernetes` finalizer in its
 //! spec, and is gone; until then its conditions say what is left and who holds it.
 //!
-//! **Woken by**: a namespace that is being deleted, two seconds after we first hear of it (all API
+//! **Triggers**: a namespace that is being deleted, two seconds after we first hear of it (all API
 //! servers have to hear of the deletion first); time, by the grace periods of the pods that are left.
 //!
 //! **Writes**: `deletecollection` (or single deletes) of every resource with something in it, the

@@ -3,7 +3,7 @@
 //! **Converges**: every node has `spec.podCIDRs`, a part of each network in `--cluster-cidr` that no other node has and
 //! that no Service has addresses of.
 //!
-//! **Woken by**: any change of a node; a node that goes gives its ranges back, and wakes those for which nothing was left.
+//! **Triggers**: any change of a node; a node that goes gives its ranges back, and enqueues those for which nothing was left.
 //!
 //! **Writes**: patches `spec.podCIDR` and `spec.podCIDRs` of nodes that have none; emits `CIDRNotAvailable` and
 //! `CIDRAssignmentFailed`.

@@ -6,7 +6,7 @@
 //! a node that is down carries `not-ready:NoExecute` or `unreachable:NoExecute`, as fast as the rate of its
 //! zone allows; a node that is ready carries neither; old names of labels say what the new ones say.
 //!
-//! **Woken by**: time, every `--node-monitor-period`, for the health of all nodes; any change of a node, for its
+//! **Triggers**: time, every `--node-monitor-period`, for the health of all nodes; any change of a node, for its
 //! taints and labels; a pod that is bound to a node; a zone whose rate limit allows another taint.
 //!
 //! **Writes**: patches conditions, taints and labels of nodes; sets `Ready` of the pods of a node that went down
@@ -189,7 +189,7 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
     let nodes = informers.store::<Node>();
     let of_pods = Loop::on::<Key>(context, Backoff::DEFAULT)
         .queue("node_lifecycle_controller_pods")
-        .watches::<Pod>(move |change, queue| wake_unready(&change, &nodes, queue))
+        .watches::<Pod>(move |change, queue| enqueue_unready(&change, &nodes, queue))
         .workers(POD_WORKERS);
     let period = settings.period.max(SHORTEST_PERIOD);
     let monitor = Loop::every(context, period, Duration::ZERO);
@@ -216,8 +216,8 @@ pub fn controller(context: &Context, settings: Settings) -> Loops {
     }
 }
 
-/// Wakes pods that come to a node which is not ready.
-fn wake_unready(change: &Change<'_, Pod>, nodes: &Store<Node>, queue: &Queue) {
+/// Enqueues pods that come to a node which is not ready.
+fn enqueue_unready(change: &Change<'_, Pod>, nodes: &Store<Node>, queue: &Queue) {
     let pod = match change {
         Change::Added(pod) => pod,
         Change::Updated { old, new } if old.node_name != new.node_name => new,

@@ -137,7 +137,7 @@ impl Limiter {
             return Err(None);
         }
         let wait = Duration::try_from_secs_f64(lacking / f64::from(self.rate)).ok();
-        // Rounded up: a wake-up that comes too early finds nothing.
+        // Rounded up: a enqueue-up that comes too early finds nothing.
         Err(wait.map(|wait| wait + Duration::from_micros(1)))
     }
 

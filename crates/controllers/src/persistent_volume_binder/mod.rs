@@ -6,7 +6,7 @@
 //! chooses, by a node for the claim or by naming the claim in a volume. A bound claim keeps its volume, or is `Lost`
 //! for ever. A volume whose claim is gone is `Released` and reclaimed: retained, deleted, or recycled by a pod.
 //!
-//! **Woken by**: any change of a claim or a volume; a claim that is gone wakes its volume, a volume that is gone its
+//! **Triggers**: any change of a claim or a volume; a claim that is gone enqueues its volume, a volume that is gone its
 //! claim; a recycler's pod; time, every `--pvclaimbinder-sync-period` for all.
 //!
 //! **Writes**: of volumes `claimRef`, annotations, finalizers, phase, and deletes them; of claims `volumeName`,
@@ -363,7 +363,7 @@ impl Binder {
                 self.put_phase(&volume, phase, "").await?;
             }
             volume::Action::Reclaim => self.reclaim(&volume, report).await?,
-            volume::Action::WakeClaim(claim) => self.claim_queue.add(claim),
+            volume::Action::EnqueueClaim(claim) => self.claim_queue.add(claim),
             volume::Action::Unbind => {
                 let line = Line::acts("Unbinds", "is taken back from its claim")
                     .because("the claim is bound to another volume");

@@ -15,7 +15,7 @@ pub enum Action {
     /// Its claim is gone: its phase is Released, unless reclaiming has failed, and its policy is carried out.
     Reclaim,
     /// Its claim has yet to be bound to it.
-    WakeClaim(Key),
+    EnqueueClaim(Key),
     /// Its claim is bound to another volume: it is taken back.
     Unbind,
     /// It cannot be bound to the claim that it names: an event for each side.
@@ -46,7 +46,7 @@ pub fn plan(volume: &PersistentVolume, claim: Option<&PersistentVolumeClaim>) ->
                 claim: Event::warning("VolumeMismatch", claim_message),
             }
         }
-        "" => Action::WakeClaim(claim.metadata.key()),
+        "" => Action::EnqueueClaim(claim.metadata.key()),
         bound if *bound == **name => Action::Phase("Bound"),
         _ => {
             // It was made for the claim, which has found another meanwhile: nobody will ever use it.

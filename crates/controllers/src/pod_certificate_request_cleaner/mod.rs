@@ -2,7 +2,7 @@
 //!
 //! **Converges**: no PodCertificateRequest is older than fifteen minutes, whatever became of it.
 //!
-//! **Woken by**: time alone, every five minutes.
+//! **Triggers**: time alone, every five minutes.
 //!
 //! **Writes**: deletes them, with their uid as precondition.
 //!

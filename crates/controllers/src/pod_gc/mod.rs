@@ -3,7 +3,7 @@
 //! **Converges**: at most `--terminated-pod-gc-threshold` finished pods; no pod on a node that does not
 //! exist; no terminating pod that was never scheduled, or whose node is out of service.
 //!
-//! **Woken by**: time alone, every 20 seconds.
+//! **Triggers**: time alone, every 20 seconds.
 //!
 //! **Writes**: sets the phase of a pod that is not finished to `Failed` (with the condition
 //! `DisruptionTarget` for pods of a node that is gone) and deletes it without grace.

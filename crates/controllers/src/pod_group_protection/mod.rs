@@ -3,7 +3,7 @@
 //! **Converges**: a PodGroup that is being deleted loses the finalizer `scheduling.k8s.io/podgroup-protection` once no pod
 //! that is not over names it. Admission adds the finalizer; nobody does so later.
 //!
-//! **Woken by**: a group that is being deleted and has the finalizer; a pod of a group that is over or gone.
+//! **Triggers**: a group that is being deleted and has the finalizer; a pod of a group that is over or gone.
 //!
 //! **Writes**: the group's finalizers, by an update of the whole: the role has no patch.
 //!

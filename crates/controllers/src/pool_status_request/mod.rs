@@ -4,7 +4,7 @@
 //! **Converges**: each ResourcePoolStatusRequest has an answer, unless slices of a pool that it asks for are missing. One
 //! that was answered an hour ago is gone, and so is one that nobody could answer for a day.
 //!
-//! **Woken by**: requests without an answer; slices of the driver that such a request asks for; every ten minutes, for what
+//! **Triggers**: requests without an answer; slices of the driver that such a request asks for; every ten minutes, for what
 //! is too old.
 //!
 //! **Writes**: the status of requests, once; deletes requests.

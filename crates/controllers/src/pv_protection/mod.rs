@@ -3,7 +3,7 @@
 //! **Converges**: every volume has the finalizer `kubernetes.io/pv-protection`; one that is being deleted loses it once
 //! its phase is not `Bound`.
 //!
-//! **Woken by**: a volume that lacks the finalizer, and any change of one that is being deleted.
+//! **Triggers**: a volume that lacks the finalizer, and any change of one that is being deleted.
 //!
 //! **Writes**: the volume's finalizers, by an update of the whole: the role has no patch.
 //!

@@ -4,7 +4,7 @@
 //! no pod that is on a node names it. With `PersistentVolumeClaimUnusedSinceTime` every claim has the condition
 //! `Unused`, which says since when no pod names it whose containers run, or will.
 //!
-//! **Woken by**: a claim that lacks the finalizer, is being deleted, or (with the gate) has no condition; a pod that is
+//! **Triggers**: a claim that lacks the finalizer, is being deleted, or (with the gate) has no condition; a pod that is
 //! gone, over, or on no node, for the claims that it names (with the gate any change of a pod).
 //!
 //! **Writes**: the claim's finalizers, and with the gate its status, each by an update of the whole: the role has no
@@ -75,7 +75,7 @@ pub fn controller(context: &Context) -> Controller {
                 queue.add(claim.key());
             }
         })
-        .watches::<Pod>(move |change, queue| wake_claims(change, says_unused, queue))
+        .watches::<Pod>(move |change, queue| enqueue_claims(change, says_unused, queue))
         // UPSTREAM: one worker, without a flag.
         .workers(1)
         .reconciler(ClaimProtection {
@@ -87,7 +87,7 @@ pub fn controller(context: &Context) -> Controller {
         })
 }
 
-fn wake_claims(change: Change<'_, Pod>, says_unused: bool, queue: &Queue) {
+fn enqueue_claims(change: Change<'_, Pod>, says_unused: bool, queue: &Queue) {
     let pod = change.object();
     let is_gone = matches!(change, Change::Deleted(_));
     if is_gone || says_unused || may_free_claims(pod) {

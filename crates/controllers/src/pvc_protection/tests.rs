@@ -7,10 +7,10 @@ use api::{Gate, Gates, Resource};
 use expect_test::{Expect, expect};
 use runtime::{Change, Context, Next, Queue};
 use serde_json::{Value, json};
-use testkit::{Lagging, World, woken};
+use testkit::{Lagging, World, enqueued};
 
 use super::plan::{Use, uses};
-use super::{controller, wake_claims};
+use super::{controller, enqueue_claims};
 
 /// `finished unscheduled shut-down ephemeral`: a pod on a node that uses the claim `data`, unless it says otherwise.
 fn pod(words: &str) -> Value {
@@ -110,27 +110,27 @@ fn an_ephemeral_volume_uses_only_the_claim_that_was_created_for_its_pod() {
 }
 
 #[test]
-fn only_pods_that_could_free_a_claim_wake_it() {
-    let woken_by = |words: &str, is_gone: bool, says_unused: bool| {
+fn only_pods_that_could_free_a_claim_enqueue_it() {
+    let enqueued_by = |words: &str, is_gone: bool, says_unused: bool| {
         let queue = Queue::new(runtime::rate_limit::Backoff::DEFAULT);
         let pod = Arc::new(view::<Pod>(&pod(words)));
         let change = match is_gone {
             true => Change::Deleted(&pod),
             false => Change::Added(&pod),
         };
-        wake_claims(change, says_unused, &queue);
+        enqueue_claims(change, says_unused, &queue);
         queue.len()
     };
-    assert_eq!(woken_by("running", false, false), 0);
-    assert_eq!(woken_by("running", false, true), 1);
-    assert_eq!(woken_by("finished", false, false), 1);
-    assert_eq!(woken_by("unscheduled", false, false), 1);
-    assert_eq!(woken_by("leaving", false, false), 0);
+    assert_eq!(enqueued_by("running", false, false), 0);
+    assert_eq!(enqueued_by("running", false, true), 1);
+    assert_eq!(enqueued_by("finished", false, false), 1);
+    assert_eq!(enqueued_by("unscheduled", false, false), 1);
+    assert_eq!(enqueued_by("leaving", false, false), 0);
     // A finalizer keeps it, which may wait for the claim of its ephemeral volume.
-    assert_eq!(woken_by("shut-down", false, false), 1);
-    assert_eq!(woken_by("ephemeral shut-down", false, false), 1);
-    assert_eq!(woken_by("running", true, false), 1);
-    assert_eq!(woken_by("ephemeral", true, false), 1);
+    assert_eq!(enqueued_by("shut-down", false, false), 1);
+    assert_eq!(enqueued_by("ephemeral shut-down", false, false), 1);
+    assert_eq!(enqueued_by("running", true, false), 1);
+    assert_eq!(enqueued_by("ephemeral", true, false), 1);
 }
 
 async fn running(gates: Gates) -> World {
@@ -314,7 +314,7 @@ async fn one_list_answers_for_all_claims_of_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_list_answers_for_nobody() {
+async fn a_stale_list_answers_no_lookup() {
     let lagging = lagging(&["a", "b"], Gates::default()).await;
     let world = &lagging.world;
     lagging.reconcile("a").await.unwrap();
@@ -432,7 +432,7 @@ async fn claims_that_lack_nothing_are_not_looked_at() {
     world
         .create(&PersistentVolumeClaim::TYPE, claim("data"))
         .await;
-    assert_eq!(woken(&controller.queue).await, "");
+    assert_eq!(enqueued(&controller.queue).await, "");
     world.delete(&PersistentVolumeClaim::TYPE, "data").await;
-    assert_eq!(woken(&controller.queue).await, "data");
+    assert_eq!(enqueued(&controller.queue).await, "data");
 }

@@ -3,7 +3,7 @@
 //! **Converges**: the number of active pods that a set controls equals `spec.replicas`; its status
 //! counts them.
 //!
-//! **Woken by**: any change of the set; a change of a pod it controls (also of one that it loses);
+//! **Triggers**: any change of the set; a change of a pod it controls (also of one that it loses);
 //! an orphan that its selector matches; time, when `minReadySeconds` decides about availability.
 //!
 //! **Writes**: creates and deletes pods (at most 500 a sync, creations by slow start), patches

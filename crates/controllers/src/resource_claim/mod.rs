@@ -7,7 +7,7 @@
 //! and if it was created for a pod that is over, it is gone. With `DRAWorkloadResourceClaims` the same holds of pod groups,
 //! whose claims their pods share.
 //!
-//! **Woken by**: pods with claims, also those that the scheduler created for extended resources; claims, for themselves and
+//! **Triggers**: pods with claims, also those that the scheduler created for extended resources; claims, for themselves and
 //! for the pods that use them; templates, for the pods that name them; pod groups.
 //!
 //! **Writes**: creates claims; applies `status.resourceClaimStatuses` of pods and pod groups; patches consumers, devices

@@ -1,4 +1,4 @@
-//! Which changes wake whom.
+//! Which changes enqueue whom.
 
 use std::fmt;
 use std::sync::Arc;
@@ -147,14 +147,14 @@ impl Caches {
         if is_deleted || is_done(pod) {
             let named = pod.claims().iter().filter_map(PodClaim::claim_name);
             let named = named.map(Istr::as_str);
-            wake_claims(&**pod, named.chain(pod.extended_resource_claim()), queue);
+            enqueue_claims(&**pod, named.chain(pod.extended_resource_claim()), queue);
             // One that was created for it and that its status does not tell of yet.
             for claim in self.created_for(&pod.metadata.uid) {
                 queue.add(Item::Claim(claim.key()));
             }
         }
         if !is_deleted {
-            self.wake_pod(pod, queue);
+            self.enqueue_pod(pod, queue);
         }
     }
 
@@ -164,7 +164,7 @@ impl Caches {
     }
 
     /// Only if there is something to do, or to say: pods change often.
-    fn wake_pod(&self, pod: &Pod, queue: &Queue<Item>) {
+    fn enqueue_pod(&self, pod: &Pod, queue: &Queue<Item>) {
         let group = self.group_of(pod);
         let group = group.as_deref();
         if !plan(Requester::Pod { pod, group }, self.known()).is_empty() {
@@ -179,11 +179,11 @@ impl Caches {
         }
         let value = named(&**claim);
         for pod in self.pods.by(&PODS_BY_CLAIM, &value) {
-            self.wake_pod(&pod, queue);
+            self.enqueue_pod(&pod, queue);
         }
         if let Some(groups) = &self.groups {
             for group in groups.by(&GROUPS_BY_CLAIM, &value) {
-                self.wake_group(&group, queue);
+                self.enqueue_group(&group, queue);
             }
         }
     }
@@ -194,11 +194,11 @@ impl Caches {
         }
         let value = named(&**change.object());
         for pod in self.pods.by(&PODS_BY_TEMPLATE, &value) {
-            self.wake_pod(&pod, queue);
+            self.enqueue_pod(&pod, queue);
         }
         if let Some(groups) = &self.groups {
             for group in groups.by(&GROUPS_BY_TEMPLATE, &value) {
-                self.wake_group(&group, queue);
+                self.enqueue_group(&group, queue);
             }
         }
     }
@@ -208,24 +208,24 @@ impl Caches {
         if matches!(change, Change::Deleted(_)) {
             self.note_deleted(&group.metadata.uid);
             let named = group.claims.iter().filter_map(PodClaim::claim_name);
-            wake_claims(&**group, named.map(Istr::as_str), queue);
+            enqueue_claims(&**group, named.map(Istr::as_str), queue);
         } else {
-            self.wake_group(group, queue);
+            self.enqueue_group(group, queue);
         }
         // Its pods may wait for it, or for what its status says of the claims that they share.
         for pod in self.pods.by(&PODS_BY_GROUP, &named(&**group)) {
-            self.wake_pod(&pod, queue);
+            self.enqueue_pod(&pod, queue);
         }
     }
 
-    fn wake_group(&self, group: &PodGroup, queue: &Queue<Item>) {
+    fn enqueue_group(&self, group: &PodGroup, queue: &Queue<Item>) {
         if !plan(Requester::Group(group), self.known()).is_empty() {
             queue.add(Item::PodGroup(group.key()));
         }
     }
 }
 
-fn wake_claims<'a>(
+fn enqueue_claims<'a>(
     user: &impl Resource,
     claims: impl Iterator<Item = &'a str>,
     queue: &Queue<Item>,

@@ -4,7 +4,7 @@
 //! its namespace use that its scopes choose. What an object uses is `api::quota`'s to say, by whose rules the API server
 //! refuses what does not fit.
 //!
-//! **Woken by**: a new quota, and one whose `spec.hard` changes; objects that go, and pods, services and claims that use
+//! **Triggers**: a new quota, and one whose `spec.hard` changes; objects that go, and pods, services and claims that use
 //! less or move to another scope; objects that come and that the last count may lack, a second later; time, where a pod
 //! that is being deleted is about to stop counting; everything every `--resource-quota-sync-period`. Kinds come and go
 //! with their definitions: discovery is asked every 30 seconds, and a kind is watched while a quota names it.
@@ -15,7 +15,7 @@
 //! counted go into a queue of their own, so that a namespace opens up while a full recount is under way.
 //!
 //! **Deliberate differences**: a kind is watched only while a quota names it, upstream watches all there are. Objects
-//! that come within five seconds of a count, or are older than it, wake their quotas too: if we counted before our cache
+//! that come within five seconds of a count, or are older than it, enqueue their quotas too: if we counted before our cache
 //! had seen them, upstream's `used` is too small until the next full recount. Nor is `used` lowered while something that
 //! was reserved may be on its way to the cache, but not for longer than two seconds ([`reservations`]). A kind that begins to
 //! be served is counted at once. There is no queue of changes (`resource_quota_controller_resource_changes`) between the
@@ -158,7 +158,7 @@ pub fn controller(
     Runnable::together(context.controller, loops).prepared_by(preparing)
 }
 
-/// What wakes the quotas of a namespace when a pod, a service or a claim changes.
+/// What enqueues the quotas of a namespace when a pod, a service or a claim changes.
 fn on_change<K: Resource>(
     quotas: &Arc<Quotas>,
     plural: &str,
@@ -175,13 +175,13 @@ fn on_change<K: Resource>(
         let namespace = &change.object().meta().namespace;
         match change {
             Change::Added(object) => quotas.on_addition(object.meta(), &evaluator),
-            Change::Deleted(_) => quotas.wake(namespace, &evaluator),
+            Change::Deleted(_) => quotas.enqueue(namespace, &evaluator),
             Change::Updated { old, new } => {
                 let now = quotas.context.clock.now();
                 match count::recount(&evaluator, &item(old), &item(new), now) {
                     Recount::Never => {}
-                    Recount::Now => quotas.wake(namespace, &evaluator),
-                    Recount::At(until) => quotas.wake_after(namespace, &evaluator, until, now),
+                    Recount::Now => quotas.enqueue(namespace, &evaluator),
+                    Recount::At(until) => quotas.enqueue_after(namespace, &evaluator, until, now),
                 }
             }
         }
@@ -319,14 +319,20 @@ impl Quotas {
     }
 
     /// Something of a kind goes, or uses less.
-    fn wake(&self, namespace: &str, evaluator: &Evaluator) {
+    fn enqueue(&self, namespace: &str, evaluator: &Evaluator) {
         for quota in self.tracking(namespace, evaluator) {
             self.primary.add(quota.key());
         }
     }
 
     /// A pod that is being deleted counts until then, and gives nothing back before it is gone.
-    fn wake_after(&self, namespace: &str, evaluator: &Evaluator, until: MicroTime, now: MicroTime) {
+    fn enqueue_after(
+        &self,
+        namespace: &str,
+        evaluator: &Evaluator,
+        until: MicroTime,
+        now: MicroTime,
+    ) {
         for quota in self.tracking(namespace, evaluator) {
             self.primary
                 .add_after(quota.key(), plan::after_end(until, now));
@@ -359,7 +365,7 @@ impl Quotas {
         quotas
     }
 
-    /// Wakes the quotas that count objects of a kind which nobody else here reads.
+    /// Enqueues the quotas that count objects of a kind which nobody else here reads.
     fn listener(&self, evaluator: &Evaluator) -> MetadataListener {
         let (quotas, evaluator) = (self.this.clone(), evaluator.clone());
         Box::new(move |change| {
@@ -368,7 +374,7 @@ impl Quotas {
             };
             match change {
                 MetadataChange::Added(meta) => quotas.on_addition(meta, &evaluator),
-                MetadataChange::Deleted(meta) => quotas.wake(&meta.namespace, &evaluator),
+                MetadataChange::Deleted(meta) => quotas.enqueue(&meta.namespace, &evaluator),
                 MetadataChange::Updated { .. } | MetadataChange::Resynced(_) => {}
             }
         })

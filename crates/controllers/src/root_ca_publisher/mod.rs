@@ -3,7 +3,7 @@
 //! **Converges**: every namespace has the ConfigMap `kube-root-ca.crt` with exactly the certificates of
 //! `--root-ca-file`, and a description.
 //!
-//! **Woken by**: namespaces that come or change; that ConfigMap when it changes or goes.
+//! **Triggers**: namespaces that come or change; that ConfigMap when it changes or goes.
 //!
 //! **Writes**: creates and updates that ConfigMap.
 //!

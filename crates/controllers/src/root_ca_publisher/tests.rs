@@ -48,7 +48,7 @@ async fn every_namespace_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_changed_is_set_right() {
+async fn external_changes_are_reverted() {
     let (world, _) = world().await;
     let changed = json!({
         "metadata": {"labels": {"mine": "stays"}, "annotations": null},

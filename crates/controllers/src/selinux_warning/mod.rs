@@ -4,7 +4,7 @@
 //! **Converges**: the metric tells of every pair of pods that use a volume with labels or policies that conflict, wherever
 //! they run. Events tell of each pair once, when it comes.
 //!
-//! **Woken by**: pods that come, are over or go; claims and volumes that are bound, for the pods that name them; drivers
+//! **Triggers**: pods that come, are over or go; claims and volumes that are bound, for the pods that name them; drivers
 //! that begin or cease to mount with labels.
 //!
 //! **Writes**: nothing but the events `SELinuxLabelConflict`, `SELinuxChangePolicyConflict` and `MultipleSELinuxLabels`.
@@ -106,7 +106,7 @@ pub fn controller(context: &Context) -> Controller {
                 Change::Deleted(_) => return,
             };
             if !claim.spec.volume_name.is_empty() && was != Some(&claim.spec.volume_name) {
-                wake(
+                enqueue(
                     &of_claims,
                     &claim.metadata.namespace,
                     &claim.metadata.name,
@@ -127,7 +127,7 @@ pub fn controller(context: &Context) -> Controller {
             if let Some(claim) = bound(change.object())
                 && was.is_none_or(|was| was.uid != claim.uid)
             {
-                wake(&of_volumes, &claim.namespace, &claim.name, queue);
+                enqueue(&of_volumes, &claim.namespace, &claim.name, queue);
             }
         })
         .watches::<CsiDriver>(move |change, queue| {
@@ -156,7 +156,7 @@ pub fn controller(context: &Context) -> Controller {
         })
 }
 
-fn wake(pods: &Store<Pod>, namespace: &str, claim: &str, queue: &Queue) {
+fn enqueue(pods: &Store<Pod>, namespace: &str, claim: &str, queue: &Queue) {
     let index = IndexValue::In(Istr::new(namespace), Istr::new(claim));
     for pod in pods.by(&BY_CLAIM, &index) {
         queue.add(pod.key());

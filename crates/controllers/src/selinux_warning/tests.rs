@@ -43,7 +43,7 @@ fn told(volumes: &mut Volumes, pod: (&str, &str), label: &str, policy: &str) -> 
 // Upstream: TestVolumeCache_AddVolumeSendConflicts, TestVolumeCache_AddVolume_Idempotent, TestVolumeCache_GetConflicts,
 // TestVolumeCache_DeletePod.
 #[test]
-fn pods_of_a_volume_are_told_of_each_other_once() {
+fn conflicting_pods_of_a_volume_get_one_event_each() {
     let mut volumes = Volumes::default();
     assert_eq!(
         told(&mut volumes, ("ns", "one"), ":::a", "MountOption"),
@@ -133,7 +133,7 @@ fn pairs(metrics: &Metrics) -> usize {
 // Upstream: TestSELinuxWarningController_Sync (two pods with different labels, the metric), TestSELinuxWarningController_Sync
 // (a pod that is over is forgotten).
 #[tokio::test(start_paused = true)]
-async fn conflicts_are_told_and_counted_until_a_pod_is_over() {
+async fn conflicts_are_reported_and_counted_until_a_pod_finishes() {
     let (world, metrics) = running(true).await;
     world
         .create(&Pod::TYPE, pod("one", "s0:c1", Value::Null))
@@ -202,7 +202,7 @@ async fn a_driver_that_cannot_mount_with_labels_has_no_conflicts_until_it_can() 
 
 // Upstream: TestSELinuxWarningController_Sync (a volume that is mounted with two labels).
 #[tokio::test(start_paused = true)]
-async fn two_labels_in_one_pod_are_told() {
+async fn two_labels_in_one_pod_are_reported() {
     let (world, _) = running(true).await;
     let mut pod = pod("one", "s0:c1", Value::Null);
     let other = json!({

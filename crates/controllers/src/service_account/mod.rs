@@ -2,7 +2,7 @@
 //!
 //! **Converges**: every active namespace has each of the accounts to ensure.
 //!
-//! **Woken by**: any change of a namespace; a service account that goes.
+//! **Triggers**: any change of a namespace; a service account that goes.
 //!
 //! **Writes**: creates service accounts.
 //!

@@ -4,12 +4,12 @@
 //! exists holds a signed token, the namespace and the root certificates; one whose account is gone is
 //! gone; no account lists a token secret that is gone.
 //!
-//! **Woken by**: changes of such secrets; service accounts that go.
+//! **Triggers**: changes of such secrets; service accounts that go.
 //!
 //! **Writes**: updates and deletes those secrets, updates service accounts.
 //!
 //! **Mirrors** `pkg/controller/serviceaccount/tokens_controller.go`. Upstream has one queue for accounts
-//! and one for secrets; here an account that goes wakes its secrets, and all work is about a secret.
+//! and one for secrets; here an account that goes enqueues its secrets, and all work is about a secret.
 
 mod actions;
 mod invariants;
@@ -120,7 +120,7 @@ pub fn controller(
             if let Change::Deleted(account) = change {
                 let account = &account.metadata;
                 of_accounts.lock().account_gone(account.uid.clone());
-                wake_tokens(&tokens, account, queue);
+                enqueue_tokens(&tokens, account, queue);
             }
         })
         .workers(workers)
@@ -135,7 +135,7 @@ pub fn controller(
         })
 }
 
-fn wake_tokens(secrets: &Store<Secret>, account: &Meta, queue: &Queue) {
+fn enqueue_tokens(secrets: &Store<Secret>, account: &Meta, queue: &Queue) {
     for secret in secrets.in_namespace(&account.namespace) {
         if owner(&secret).is_some_and(|owner| owner.means(account)) {
             queue.add(secret.key());

@@ -3,8 +3,8 @@
 //! **Converges**: every ServiceCIDR has a finalizer and is `Ready`. One that is being deleted goes ten seconds later,
 //! unless addresses of Services lie in it and in no other: then it says so and waits.
 //!
-//! **Woken by**: any change of a ServiceCIDR; one that comes wakes those that it overlaps with, too; an IPAddress of the
-//! API server's that comes or goes wakes the ranges that it lies in; time.
+//! **Triggers**: any change of a ServiceCIDR; one that comes enqueues those that it overlaps with, too; an IPAddress of the
+//! API server's that comes or goes enqueues the ranges that it lies in; time.
 //!
 //! **Writes**: patches finalizers, applies the condition `Ready`; emits `KubernetesServiceCIDRError`.
 //!
@@ -103,7 +103,7 @@ impl Reconcile for ServiceCidrs {
             return Ok(Next::AwaitChange);
         };
         let now = self.context.clock.now();
-        // A Service that comes wakes its range: only where the range is to go does it matter which others there are.
+        // A Service that comes enqueues its range: only where the range is to go does it matter which others there are.
         let addresses = match cidr.metadata.is_terminating() {
             true => self.addresses.list(),
             false => Vec::new(),

@@ -80,39 +80,43 @@ fn a_range_may_go_unless_an_address_lies_in_it_alone() {
 
 // Upstream: TestController_ipToCidrs.
 #[test]
-fn an_address_wakes_the_ranges_that_give_it_out() {
+fn an_address_enqueues_the_ranges_that_give_it_out() {
     let all = cidrs(
         "a: 192.168.0.0/24, b: 192.168.0.0/24, c: 192.168.0.0/16, d: fd00::/120, e: fd00::/112",
     );
-    let woken = |address: &str| {
+    let enqueued = |address: &str| {
         let found = containing(address.parse().unwrap(), &all);
         let names: Vec<&str> = found.map(|cidr| &*cidr.metadata.name).collect();
         names.join(" ")
     };
-    assert_eq!(woken("192.168.0.23"), "a b c");
-    assert_eq!(woken("192.168.0.0"), "", "the first of all three");
-    assert_eq!(woken("192.168.0.255"), "c", "the broadcast address of two");
+    assert_eq!(enqueued("192.168.0.23"), "a b c");
+    assert_eq!(enqueued("192.168.0.0"), "", "the first of all three");
     assert_eq!(
-        (woken("fd00::"), woken("fd00::ff")),
+        enqueued("192.168.0.255"),
+        "c",
+        "the broadcast address of two"
+    );
+    assert_eq!(
+        (enqueued("fd00::"), enqueued("fd00::ff")),
         (String::new(), "d e".to_owned())
     );
-    assert_eq!(woken("10.0.0.1"), "");
+    assert_eq!(enqueued("10.0.0.1"), "");
 }
 
 // Upstream: TestController_cidrToCidrs.
 #[test]
-fn a_range_wakes_those_that_it_overlaps_with() {
+fn a_range_enqueues_those_that_it_overlaps_with() {
     let all = cidrs("a: 192.168.0.0/24, b: 192.168.0.0/24, c: 192.168.0.0/16, d: fd00::/120");
-    let woken = |range: &str| {
+    let enqueued = |range: &str| {
         let new = cidr("new", range);
         let names: Vec<&str> = overlapping(&new, &all)
             .map(|cidr| &*cidr.metadata.name)
             .collect();
         names.join(" ")
     };
-    assert_eq!(woken("192.168.0.0/20"), "a b c");
-    assert_eq!(woken("192.168.9.0/24 fd00::/8"), "c d");
-    assert_eq!(woken("10.0.0.0/8"), "");
+    assert_eq!(enqueued("192.168.0.0/20"), "a b c");
+    assert_eq!(enqueued("192.168.9.0/24 fd00::/8"), "c d");
+    assert_eq!(enqueued("10.0.0.0/8"), "");
 }
 
 /// What is done about a range that has the finalizer or not, and was deleted so many seconds ago or not.

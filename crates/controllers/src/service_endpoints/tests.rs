@@ -1,4 +1,4 @@
-//! Which services a pod wakes, which port is meant, and which time is published.
+//! Which services a pod enqueues, which port is meant, and which time is published.
 
 use std::sync::Arc;
 
@@ -45,9 +45,9 @@ async fn membership() -> (World, Arc<Membership>) {
 
 // Upstream: TestGetPodServicesToUpdate, TestDetermineNeededServiceUpdates, Test_podChanged.
 #[tokio::test]
-async fn a_pod_wakes_the_services_whose_endpoints_it_changes() {
+async fn a_pod_enqueues_the_services_whose_endpoints_it_changes() {
     let (_world, membership) = membership().await;
-    let woken = |change: &Change<'_, Pod>| {
+    let enqueued = |change: &Change<'_, Pod>| {
         let keys = membership.concerned(change);
         let mut names: Vec<String> = keys.iter().map(|key| key.name.to_string()).collect();
         names.sort();
@@ -61,9 +61,9 @@ async fn a_pod_wakes_the_services_whose_endpoints_it_changes() {
         json!({"app": "b", "all": "yes"}),
     );
     let one = labelled(a.clone(), plain.clone());
-    assert_eq!(woken(&Change::Added(&one)), "a both");
-    assert_eq!(woken(&Change::Deleted(&one)), "a both");
-    let update = |old: &Arc<Pod>, new: &Arc<Pod>| woken(&Change::Updated { old, new });
+    assert_eq!(enqueued(&Change::Added(&one)), "a both");
+    assert_eq!(enqueued(&Change::Deleted(&one)), "a both");
+    let update = |old: &Arc<Pod>, new: &Arc<Pod>| enqueued(&Change::Updated { old, new });
     assert_eq!(update(&one, &one), "", "a resync");
     let same = labelled(a.clone(), json!({"spec": {"nodeName": "n"}}));
     assert_eq!(update(&one, &same), "", "nothing that an endpoint says");
@@ -88,7 +88,7 @@ async fn a_pod_wakes_the_services_whose_endpoints_it_changes() {
 
 // Upstream: Test_podChanged.
 #[tokio::test]
-async fn what_an_endpoint_would_say_of_a_pod_matters_and_nothing_else_of_it() {
+async fn only_changes_that_endpoints_show_enqueue_a_service() {
     let (_world, membership) = membership().await;
     let with = |labels: Value, more: Value| {
         let mut all = json!({"app": "a"});
@@ -176,18 +176,18 @@ async fn a_service_that_changes_is_found_at_once() {
     context.informers.of::<Pod>();
     world.start().await;
     let pod = labelled(json!({"app": "a"}), json!({}));
-    let woken = || membership.concerned(&Change::Added(&pod)).len();
-    assert_eq!(woken(), 0);
+    let enqueued = || membership.concerned(&Change::Added(&pod)).len();
+    assert_eq!(enqueued(), 0);
     let ports = json!([{"port": 80}]);
     let object =
         json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "a"}, "ports": ports}});
     world.create(&Service::TYPE, object).await;
     world.wait_until_idle().await;
-    assert_eq!((woken(), woken()), (1, 1));
+    assert_eq!((enqueued(), enqueued()), (1, 1));
     let other = json!({"spec": {"selector": {"app": "b"}}});
     world.patch(&Service::TYPE, "web", other).await;
     world.wait_until_idle().await;
-    assert_eq!(woken(), 0);
+    assert_eq!(enqueued(), 0);
 }
 
 fn pod_of(value: Value) -> Pod {

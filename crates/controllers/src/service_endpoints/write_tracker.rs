@@ -1,6 +1,6 @@
 //! Which objects are as we have written them.
 //!
-//! One that changes wakes its service, because somebody may have edited it. Our own writes need not, and one that we have
+//! One that changes enqueues its service, because somebody may have edited it. Our own writes need not, and one that we have
 //! deleted and that the cache still holds must not be counted on.
 
 use api::collections::HashMap;

@@ -4,9 +4,9 @@
 //! its claims, of the revision that the template, the partition and the strategy ask for; the status
 //! counts them; at most `revisionHistoryLimit` revisions are kept that nobody uses.
 //!
-//! **Woken by**: any change of the set; a change of a pod it controls (also of one that it loses);
+//! **Triggers**: any change of the set; a change of a pod it controls (also of one that it loses);
 //! an orphan that its selector matches; time, when `minReadySeconds` decides about availability.
-//! Claims and revisions wake nobody, as upstream.
+//! Claims and revisions enqueue nothing, as upstream.
 //!
 //! **Writes**: creates, patches and deletes pods (an ordered set one at a time, a parallel one by
 //! slow start); creates claims and sets their owners by the retention policy; creates, renumbers,
@@ -21,7 +21,7 @@
 //! merely looks like one of ours (`web-01`) does not take a place; conditions that others put into
 //! the status stay there; counts in the status are written at most once in 100 ms, and a large parallel
 //! set is not looked at more often while its pods get ready; a new pod of an ordered set that nothing but
-//! its count depends on wakes the set that much later; nothing is written to a pod of which only
+//! its count depends on enqueues the set that much later; nothing is written to a pod of which only
 //! the claims changed; and, as an option that is off by default, a pod of a superseded revision that is
 //! not ready and holds up the others is replaced (upstream waits for it for ever).
 

@@ -4,12 +4,12 @@
 //! **Converges**: every entry of a StorageVersion is of an API server whose identity lease is in `kube-system`; the common
 //! version and its condition follow from those that are left; a StorageVersion of which none is left is gone.
 //!
-//! **Woken by**: changes of StorageVersions; identity leases that go.
+//! **Triggers**: changes of StorageVersions; identity leases that go.
 //!
 //! **Writes**: puts the status of StorageVersions, deletes them.
 //!
 //! **Mirrors** `pkg/controller/storageversiongc`, and `SetCommonEncodingVersion` of `k8s.io/apiserver/pkg/storageversion`.
-//! Upstream has one queue for leases and one for StorageVersions; here a lease that goes wakes what names it.
+//! Upstream has one queue for leases and one for StorageVersions; here a lease that goes enqueues what names it.
 //!
 //! **Deliberate differences**: a lease that cannot be read, for another reason than that it is gone, is read again, where
 //! upstream removes its entries; deletions carry uid and revision.

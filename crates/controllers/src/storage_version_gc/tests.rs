@@ -188,7 +188,7 @@ async fn entries_of_servers_that_never_were_are_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_that_are_no_identities_wake_nobody() {
+async fn leases_that_are_no_identities_enqueue_nothing() {
     let world = world().await;
     create(&world, "1=v1").await;
     lease(&world, "other", "something-else").await;

@@ -5,7 +5,7 @@
 //! One that has succeeded means that no object of the resource is stored in an old version, and if the resource is a custom
 //! one, its definition lists the version that is stored and no other.
 //!
-//! **Woken by**: migrations; time.
+//! **Triggers**: migrations; time.
 //!
 //! **Writes**: puts the status of migrations, in turns: `Running`, the revision, `Succeeded` or `Failed`, no longer
 //! `Running`; applies nothing to each object, which makes the API server store it again; applies the condition

@@ -209,7 +209,7 @@ async fn every_object_is_written_again() {
 
 // Upstream: TestCustomResourceController_Sync (CRD exists, Update CRD stored versions).
 #[tokio::test(start_paused = true)]
-async fn the_definition_of_a_custom_resource_tells_which_versions_are_stored() {
+async fn a_custom_resource_definition_lists_the_stored_versions() {
     let (world, _) = world().await;
     world.define_widgets().await;
     let name = WIDGET.to_string();

@@ -2,7 +2,7 @@
 //!
 //! **Converges**: no pod is on a node with a `NoExecute` taint that it does not tolerate, or not any longer.
 //!
-//! **Woken by**: a change of the `NoExecute` taints of a node, for all its pods; a pod that is bound, or whose
+//! **Triggers**: a change of the `NoExecute` taints of a node, for all its pods; a pod that is bound, or whose
 //! tolerations change; a pod that is gone; time, when a toleration ends.
 //!
 //! **Writes**: patches the condition `DisruptionTarget` and deletes the pod; emits `TaintManagerEviction`, also
@@ -120,10 +120,10 @@ struct Triggers {
 
 impl Triggers {
     /// A pod that comes to a node with taints, or tolerates something else than before. Most pods are on nodes without
-    /// such taints and wake nobody: should a taint come, the node wakes them.
+    /// such taints and enqueue nothing: should a taint come, the node enqueues them.
     fn on_pod(&self, change: Change<'_, Pod>, queue: &Queue) {
         let pod = change.object();
-        let wakes = match change {
+        let enqueues = match change {
             Change::Deleted(pod) => self.scheduled.get(&pod.key()).is_some(),
             Change::Updated { old, new }
                 if old.node_name == new.node_name
@@ -137,12 +137,12 @@ impl Triggers {
                 node.is_some_and(|node| !no_execute(&node).is_empty())
             }
         };
-        if wakes {
+        if enqueues {
             queue.add(pod.key());
         }
     }
 
-    /// A node whose taints have changed wakes all its pods that this may matter to. A node that is gone wakes nobody.
+    /// A node whose taints have changed enqueues all its pods that this may matter to. A node that is gone enqueues nothing.
     fn on_node(&self, change: Change<'_, Node>, queue: &Queue) {
         let (before, node) = match change {
             Change::Added(node) => (None, node),

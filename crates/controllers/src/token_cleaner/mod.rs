@@ -2,7 +2,7 @@
 //!
 //! **Converges**: no bootstrap token whose `expiration` is past, or cannot be read, is there.
 //!
-//! **Woken by**: changes of bootstrap tokens; time, when one expires.
+//! **Triggers**: changes of bootstrap tokens; time, when one expires.
 //!
 //! **Writes**: deletes those secrets, with their uid as precondition.
 //!

@@ -3,7 +3,7 @@
 //! **Converges**: every node carries the annotation `node.alpha.kubernetes.io/ttl` with the seconds
 //! that suit the number of nodes.
 //!
-//! **Woken by**: any change of a node.
+//! **Triggers**: any change of a node.
 //!
 //! **Writes**: patches that annotation.
 //!

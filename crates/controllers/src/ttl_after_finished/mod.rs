@@ -2,7 +2,7 @@
 //!
 //! **Converges**: no job is there longer than `ttlSecondsAfterFinished` after its end.
 //!
-//! **Woken by**: a finished job with that field, when it is seen or changes; time.
+//! **Triggers**: a finished job with that field, when it is seen or changes; time.
 //!
 //! **Writes**: deletes the job in the foreground, with its uid as precondition.
 //!

@@ -4,7 +4,7 @@
 //! deleted loses it once no volume names it, and no claim in its spec, as its current class, or as the one that it
 //! changes to.
 //!
-//! **Woken by**: a class that lacks the finalizer, and any change of one that is being deleted; a volume or a claim that
+//! **Triggers**: a class that lacks the finalizer, and any change of one that is being deleted; a volume or a claim that
 //! no longer names a class.
 //!
 //! **Writes**: the class's finalizers, by an update of the whole: the role has no patch.
@@ -95,12 +95,12 @@ pub fn controller(context: &Context) -> Controller {
             }
         })
         .watches::<PersistentVolumeClaim>(|change, queue| {
-            wake_dropped(change, queue, |claim| {
+            enqueue_dropped(change, queue, |claim| {
                 claim.attributes_classes().cloned().collect()
             });
         })
         .watches::<PersistentVolume>(|change, queue| {
-            wake_dropped(change, queue, |volume| {
+            enqueue_dropped(change, queue, |volume| {
                 classes_of_volume(volume).cloned().collect()
             });
         })
@@ -114,8 +114,8 @@ pub fn controller(context: &Context) -> Controller {
         })
 }
 
-/// Wakes the classes that an object no longer names.
-fn wake_dropped<K>(change: Change<'_, K>, queue: &Queue, named: fn(&K) -> Vec<Istr>) {
+/// Enqueues the classes that an object no longer names.
+fn enqueue_dropped<K>(change: Change<'_, K>, queue: &Queue, named: fn(&K) -> Vec<Istr>) {
     let (before, after) = match change {
         Change::Added(_) => return,
         Change::Updated { old, new } => (named(old), named(new)),

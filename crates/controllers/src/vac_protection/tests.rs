@@ -3,7 +3,7 @@
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, VolumeAttributesClass};
 use api::{Key, Resource};
 use serde_json::{Value, json};
-use testkit::{World, woken};
+use testkit::{World, enqueued};
 
 use super::controller;
 
@@ -140,7 +140,7 @@ async fn a_volume_keeps_its_class() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_class_that_is_no_longer_named_is_woken() {
+async fn only_a_class_that_is_no_longer_named_is_enqueued() {
     let world = World::new().await;
     let context = world.context();
     let controller = controller(&context);
@@ -149,7 +149,7 @@ async fn only_a_class_that_is_no_longer_named_is_woken() {
         .create(&PersistentVolumeClaim::TYPE, claim(Some("fast")))
         .await;
     world.create(&PersistentVolume::TYPE, volume("slow")).await;
-    assert_eq!(woken(&controller.queue).await, "");
+    assert_eq!(enqueued(&controller.queue).await, "");
     // A class that is not there is nobody's concern.
     controller.reconcile(&Key::new("", "fast")).await.unwrap();
     let off = json!({"metadata": {"finalizers": null}});
@@ -158,8 +158,8 @@ async fn only_a_class_that_is_no_longer_named_is_woken() {
         (&PersistentVolume::TYPE, "v", "slow"),
     ] {
         world.patch(resource, name, off.clone()).await;
-        assert_eq!(woken(&controller.queue).await, "");
+        assert_eq!(enqueued(&controller.queue).await, "");
         world.delete(resource, name).await;
-        assert_eq!(woken(&controller.queue).await, class);
+        assert_eq!(enqueued(&controller.queue).await, class);
     }
 }

@@ -3,7 +3,7 @@
 //! **Converges**: `status.typeChecking` of every policy says which of its expressions do not fit the schemas of the kinds
 //! that its rules name, and `status.observedGeneration` which generation that is about.
 //!
-//! **Woken by**: new and changed policies.
+//! **Triggers**: new and changed policies.
 //!
 //! **Writes**: server-side apply of the status, forced, as `validatingadmissionpolicy-status`; once per generation.
 //!

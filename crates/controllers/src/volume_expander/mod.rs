@@ -4,7 +4,7 @@
 //! that driver has taken over from what was built in; for all others an event says who is waited for. Growing is the
 //! drivers' work.
 //!
-//! **Woken by**: a bound claim that is new, or asks for more, or has more than before.
+//! **Triggers**: a bound claim that is new, or asks for more, or has more than before.
 //!
 //! **Writes**: the annotation `volume.kubernetes.io/storage-resizer` of claims, by a patch of their status; emits
 //! `ExternalExpanding`.

@@ -3,7 +3,7 @@
 use api::Resource;
 use api::kinds::{PersistentVolume, PersistentVolumeClaim};
 use serde_json::{Value, json};
-use testkit::{World, woken};
+use testkit::{World, enqueued};
 
 use super::controller;
 use super::plan::{Step, plan};
@@ -117,7 +117,7 @@ async fn a_claim_is_marked_once_for_the_driver_that_took_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_are_waited_for_and_a_volume_that_is_not_there_is_asked_for_again() {
+async fn external_expansion_is_awaited_and_a_missing_volume_requeued() {
     let mut world = World::new().await;
     let context = world.context();
     let running = controller(&context, 2).run(world.stop());
@@ -163,13 +163,13 @@ async fn volumes_come_from_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_bound_claims_that_grow_are_woken() {
+async fn only_bound_claims_that_grow_are_enqueued() {
     let world = World::new().await;
     let controller = controller(&world.context(), 2);
     world.start().await;
     create(&world, "csi", "1Gi").await;
     assert_eq!(
-        woken(&controller.queue).await,
+        enqueued(&controller.queue).await,
         "data",
         "it has more than before"
     );
@@ -177,5 +177,5 @@ async fn only_bound_claims_that_grow_are_woken() {
     world
         .patch(&PersistentVolumeClaim::TYPE, "data", label)
         .await;
-    assert_eq!(woken(&controller.queue).await, "");
+    assert_eq!(enqueued(&controller.queue).await, "");
 }

@@ -45,7 +45,7 @@ pub fn wait<'a>(
     next.or(unsure.then_some(latest))
 }
 
-/// The wake-up that an update of a pod asks for: it just became ready, and time has to pass.
+/// The enqueue-up that an update of a pod asks for: it just became ready, and time has to pass.
 pub fn after_becoming_ready(min_ready_seconds: i32, old: &Pod, new: &Pod) -> Option<Duration> {
     let wait = u64::try_from(min_ready_seconds)
         .ok()
@@ -74,7 +74,7 @@ mod tests {
 
     // Upstream: TestFindMinNextPodAvailabilitySimpleCheck, TestFindMinNextPodAvailability.
     #[test]
-    fn the_next_look_is_when_the_first_ready_pod_becomes_available() {
+    fn the_next_sync_is_when_the_first_ready_pod_becomes_available() {
         let mixed = [None, Some(2), Some(0), Some(4), None];
         let check = |ready: &[Option<i64>], min_ready, delay, expected: Option<u64>| {
             let at = |seconds: i64| Time::from_unix(100 + seconds).micro();

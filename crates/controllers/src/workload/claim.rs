@@ -41,7 +41,7 @@ pub fn plan_claim(owner: &Meta, selected: bool, object: &Meta) -> Claim {
 }
 
 /// Is an orphan with these labels worth a look by an owner with this selector? An empty selector is not:
-/// it would be woken by every orphan there is.
+/// it would be enqueued by every orphan there is.
 pub fn wants_orphan(selector: &LabelSelector, labels: &LabelSet) -> bool {
     !selector.is_empty() && selector.matches(labels)
 }

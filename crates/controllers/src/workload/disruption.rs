@@ -50,7 +50,7 @@ mod tests {
 
     // Issue 21, point 18: versions that still have the gate.
     #[test]
-    fn without_its_gate_no_generation_is_told() {
+    fn without_its_gate_no_generation_is_reported() {
         let pod = Pod::decode(br#"{"metadata":{"name":"a","generation":3}}"#).unwrap();
         let now = MicroTime::from_unix_micros(1);
         let told = |gates| {

@@ -99,7 +99,7 @@ pub(super) fn routing(service: &Value, slices: &[&Value]) -> Vec<String> {
         hinted(slices, "/hints/forZones"),
         hinted(slices, "/hints/forNodes"),
     );
-    let asked = asks_for_hints(service);
+    let asked = requests_hints(service);
     match (zones.is_empty() && nodes.is_empty(), asked) {
         (true, Some(asked)) => lines.push(format!(
             "{asked} asks for hints, and no endpoint has one: clients use all endpoints"
@@ -159,7 +159,7 @@ fn hinted<'a>(slices: &[&'a Value], pointer: &str) -> BTreeMap<&'a str, usize> {
 }
 
 /// `trafficDistribution PreferClose`
-fn asks_for_hints(service: &Value) -> Option<String> {
+fn requests_hints(service: &Value) -> Option<String> {
     match text(service, "/spec/trafficDistribution") {
         "" => {}
         wanted => return Some(format!("trafficDistribution {wanted}")),

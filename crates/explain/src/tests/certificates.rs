@@ -150,7 +150,7 @@ fn what_cannot_be_signed_says_why_and_what_helps() {
 
 /// To approve it would be in vain.
 #[test]
-fn what_no_signer_takes_is_not_told_to_be_approved() {
+fn a_request_that_no_signer_takes_is_not_suggested_for_approval() {
     check_unsigned(
         "{}",
         "class: states, reason: Malformed, what: can never be signed, why: an unknown algorithm, hint: create another request",
@@ -455,7 +455,7 @@ spec: {{signerName: kubernetes.io/kube-apiserver-client-kubelet, usages: [client
 }
 
 #[test]
-fn who_waits_for_approval_is_told_that_nobody_signs_or_cleans_then() {
+fn a_pending_request_names_the_signer_and_cleaner_that_do_not_run() {
     let sees = |signer: &str, running: &str| {
         let yaml = format!(
             "

@@ -50,7 +50,7 @@ metadata: {name: web, namespace: shop, uid: d}
 spec: {replicas: 4, template: {metadata: {labels: {app: web}}}}";
 
 #[test]
-fn budgets_are_counted_where_nobody_did() {
+fn uncounted_budgets_are_computed() {
     check(
         DEPLOYMENT,
         "minAvailable: 3",

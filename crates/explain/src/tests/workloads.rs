@@ -339,7 +339,7 @@ lines: [{class: waits, reason: WaitsForDependents, what: waits for 2 dependents,
 
 /// Acts are history, waits and states are of the last decision alone.
 #[test]
-fn lines_are_told_apart_by_their_class() {
+fn lines_are_distinguished_by_class() {
     let yaml = "
 kind: Deployment
 metadata: {name: web, namespace: shop, uid: d}

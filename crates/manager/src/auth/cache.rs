@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_goes_when_it_is_full() {
+    async fn the_oldest_is_evicted_when_it_is_full() {
         let cache = Cache::new(Duration::from_secs(10), 2);
         for (name, answer) in [("a", 1), ("b", 2), ("c", 3)] {
             cache.insert(key(&[name]), answer);

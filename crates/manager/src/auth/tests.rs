@@ -172,7 +172,7 @@ async fn check(
 }
 
 #[tokio::test(start_paused = true)]
-async fn anyone_may_read_health_and_nobody_more() {
+async fn anyone_may_read_health_and_nothing_more() {
     let (server, ca, proxy) = (Server::default(), Ca::new("ca"), Ca::new("proxy"));
     let auth = auth(&server, &ca, &proxy).await;
     let asked = server.count();

@@ -60,7 +60,7 @@ fn groups_leave_alone_what_is_set_by_name() {
 }
 
 #[test]
-fn mistakes_are_told_as_upstream_tells_them() {
+fn errors_are_worded_as_upstream_words_them() {
     check_error(
         "1.36",
         "Nope=true",
@@ -94,7 +94,7 @@ fn mistakes_are_told_as_upstream_tells_them() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once() {
+fn all_mistakes_are_reported_at_once() {
     assert_eq!(
         gates("1.36", "JobManagedBy=false,Nope=true")
             .unwrap_err()

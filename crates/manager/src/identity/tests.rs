@@ -130,7 +130,7 @@ async fn without_accounts_everyone_is_the_manager_and_says_who_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn some_controllers_may_ask_faster() {
+async fn some_controllers_have_a_higher_request_rate() {
     let server = Server::default();
     let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
     let connection = connection();
@@ -155,7 +155,7 @@ async fn some_controllers_may_ask_faster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn accounts_are_created_and_tokens_asked_for_when_needed() {
+async fn accounts_are_created_and_tokens_requested_when_needed() {
     let server = Server::default();
     let identities = identities(&server, true);
     let client = identities
@@ -232,7 +232,7 @@ async fn a_refused_token_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_are_asked_for_again_before_giving_up() {
+async fn token_requests_are_retried_before_giving_up() {
     let server = Server::default();
     let client = identities(&server, true)
         .controller("a", (1.0, 1))
@@ -284,7 +284,7 @@ async fn a_standby_that_may_not_write_yet_creates_accounts_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_requests_at_once_ask_for_one_token() {
+async fn concurrent_requests_share_one_token() {
     let server = Server::default();
     let client = identities(&server, true)
         .controller("a", (1.0, 1))
@@ -297,7 +297,7 @@ async fn many_requests_at_once_ask_for_one_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_election_has_a_lane_that_nobody_else_can_fill() {
+async fn leader_election_has_a_rate_limit_of_its_own() {
     let server = Server::default();
     let clock = runtime::clock::following_tokio(Time::from_unix(NOW));
     let identities = Identities::new(server.transport(), None, &connection(), true, None, clock);

@@ -228,7 +228,7 @@ fn stars_end_always_allowed_paths() {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let error = options(&[
         "--secure-port=-1",
         "--cloud-provider=aws",

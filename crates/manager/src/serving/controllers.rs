@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn namesakes_of_other_kinds_are_told_apart() {
+    fn namesakes_of_other_kinds_are_distinguished() {
         let web = "/debug/controllers/?namespace=default&name=web&kind=";
         check(
             &format!("{web}ReplicaSet"),

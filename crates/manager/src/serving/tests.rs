@@ -290,7 +290,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn anyone_reads_health_and_nobody_else_reads_more() {
+async fn anyone_reads_health_and_nothing_more() {
     serving(&[], |world| async move {
         for path in ["/healthz", "/livez", "/readyz"] {
             let answer = world.get(None, path).await;

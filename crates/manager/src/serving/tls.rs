@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_certificate_is_served_and_told() {
+    fn an_expired_certificate_is_served_and_logged() {
         let directory = tempfile::tempdir().unwrap();
         let old = write_pair(directory.path(), "old", &["a"], 2020);
         let options = ServingOptions {

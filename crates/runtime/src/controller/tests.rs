@@ -149,7 +149,7 @@ async fn done_means_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_again_when_asked() {
+async fn requeues_when_requested() {
     let script = |count| {
         Ok(if count < 3 {
             Next::After(Duration::from_secs(10))
@@ -279,7 +279,7 @@ async fn as_many_keys_at_once_as_there_are_workers_and_all_are_finished_at_the_e
 }
 
 #[test]
-fn what_goes_on_failing_is_told_ever_more_rarely() {
+fn repeated_failures_are_reported_with_growing_intervals() {
     let told: Vec<u32> = (1..=100).filter(|count| is_worth_a_line(*count)).collect();
     assert_eq!(told, [4, 8, 16, 32, 64]);
 }
@@ -365,7 +365,7 @@ async fn a_decision_says_how_carrying_it_out_went() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn periodic_work_comes_back_whatever_happens() {
+async fn periodic_work_is_requeued_after_any_outcome() {
     let script = |count| match count {
         2 => Err(Error::Retry("no".into())),
         3 => Err(Error::Terminal("never".into())),

@@ -198,7 +198,7 @@ async fn watch_list_then_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_that_nobody_can_read_wakes_nobody() {
+async fn an_undecodable_update_enqueues_nothing() {
     let seen = run(vec![Answer::Open(vec![
         added("a", 3),
         bookmark(7, true),
@@ -284,7 +284,7 @@ async fn half_a_listing_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gone_as_a_status_code_lists_again() {
+async fn a_gone_status_code_relists() {
     let seen = run(vec![
         Answer::Frames(vec![added("a", 3), bookmark(7, true)]),
         Answer::Plain(410, status(410, "Expired")),
@@ -298,7 +298,7 @@ async fn gone_as_a_status_code_lists_again() {
 /// The server may have been restored without a write that the cache never saw (simulator, seed 2350): whoever made it
 /// has to look again, although nothing has changed.
 #[tokio::test(start_paused = true)]
-async fn what_a_forgetful_server_still_has_is_told_again() {
+async fn objects_that_a_restored_server_still_has_are_relisted() {
     let seen = run(vec![
         Answer::Frames(vec![added("a", 3), added("b", 4), bookmark(7, true)]),
         Answer::Plain(410, status(410, "Expired")),
@@ -457,7 +457,7 @@ async fn duplicates_and_bad_objects_do_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_made_anew_is_a_deletion_and_an_addition() {
+async fn a_recreated_object_is_a_deletion_and_an_addition() {
     let anew = pod("a", 9, "Pending").replace(r#""uid":"a""#, r#""uid":"other""#);
     let seen = run(vec![Answer::Open(vec![
         added("a", 3),

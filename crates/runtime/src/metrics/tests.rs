@@ -83,7 +83,7 @@ fn help_carries_the_stability_mark() {
 }
 
 #[test]
-fn unfinished_work_is_asked_for_at_each_scrape_until_the_queue_is_gone() {
+fn unfinished_work_is_computed_at_each_scrape_until_the_queue_is_dropped() {
     let metrics = Metrics::new();
     let alive = Arc::new(());
     let weak = Arc::downgrade(&alive);

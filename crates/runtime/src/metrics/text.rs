@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_look_like_go_writes_them() {
+    fn numbers_are_formatted_as_go_does() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),

@@ -37,7 +37,7 @@ async fn volumes_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_has_to_attach_is_counted_by_the_lists_of_nodes() {
+async fn volumes_that_need_no_attaching_are_counted_by_the_lists_of_nodes() {
     let scene = Scene::new().await;
     let fc = json!({"fc": {"targetWWNs": ["a"], "lun": 1}});
     scene.create_volume("fibre", "ReadWriteOnce", fc).await;

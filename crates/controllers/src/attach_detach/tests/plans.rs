@@ -175,7 +175,7 @@ fn nodes_that_are_not_managed_get_nothing_and_keep_what_they_have() {
 /// Upstream: Test_Run_Positive_OneDesiredVolumeAttachThenDetachWithUnmountedVolume, …WithMountedVolume,
 /// Test_Run_Negative_OneDesiredVolumeAttachThenDetachWithUnmountedVolumeUpdateStatusFail.
 #[test]
-fn what_nobody_needs_leaves_the_list_first_and_is_detached_then() {
+fn an_unused_volume_leaves_the_list_before_it_is_detached() {
     check("n1 attached listed", expect!["n1 unlist"]);
     check("n1 attached", expect!["n1 detach"]);
     check("n1 va", expect!["n1 detach"]);
@@ -295,7 +295,7 @@ fn a_volume_for_one_node_is_not_attached_to_another() {
 }
 
 #[test]
-fn what_nobody_has_to_attach_is_listed() {
+fn volumes_that_need_no_attaching_are_listed() {
     check("fc: n1 pod=a", expect!["n1* list"]);
     check("fc: n1 pod=a listed", expect!["n1* keep"]);
     check("fc: n1 listed", expect!["n1 unlist"]);
@@ -357,7 +357,7 @@ fn a_pod_is_told_who_has_the_volume_but_no_names_of_other_namespaces() {
 }
 
 #[test]
-fn why_tells_who_has_the_volume_and_until_when() {
+fn why_names_the_pod_that_uses_the_volume_and_until_when() {
     let (snapshot, plan) = planned(
         "n1 attached used unready since=100 | n2 pod=b",
         Settings::default(),

@@ -446,7 +446,7 @@ async fn a_driver_that_needs_no_attaching_gets_no_attachment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_that_stand_in_pods_are_told_to_the_drivers_that_took_over() {
+async fn inline_volumes_are_translated_for_the_drivers_that_took_over() {
     let scene = Scene::new().await;
     scene
         .create_pod_with(

@@ -80,7 +80,7 @@ fn an_interval_counts_from_the_last_start() {
 
 // Upstream: TestControllerV2SyncCronJob, rows 65 to 70: with @every schedule.
 #[test]
-fn an_interval_goes_on_while_a_job_is_active() {
+fn an_interval_continues_while_a_job_is_active() {
     // still active: not time, is time, past deadline, not past deadline
     let active = |last: &str, with: &str| {
         format!("@every 1h | created=08:59 last={last} {with} | {last}=running")

@@ -10,4 +10,4 @@ mod policies;
 mod pure;
 mod schedule;
 mod sync;
-mod wakeups;
+mod triggers;

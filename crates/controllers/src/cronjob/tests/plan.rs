@@ -269,7 +269,7 @@ fn the_policy_decides_while_a_job_is_active() {
 
 // Rows 39 to 44: long overdue, long deadline or none (A, F, R each).
 #[test]
-fn of_many_missed_starts_the_last_one_is_made() {
+fn of_many_missed_starts_the_last_is_created() {
     let overdue = |with: &str| format!("0 * * * ? | created=08:59 last=09:01 {with} | 09:01=done");
     check_all(
         &overdue("deadline=1000000"),

@@ -16,7 +16,7 @@ async fn allow_runs_jobs_side_by_side() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forbid_leaves_out_what_comes_while_a_job_runs() {
+async fn forbid_skips_runs_that_are_due_while_a_job_runs() {
     let (world, context) = world().await;
     let forbid = cron_job(json!({"concurrencyPolicy": "Forbid"}));
     world.create(&CronJob::TYPE, forbid).await;

@@ -96,7 +96,7 @@ fn what_the_rules_forbid_says_so_before_it_is_approved() {
 
 /// Its signer's word stands; nobody is told to approve it.
 #[test]
-fn what_has_failed_without_an_approval_waits_for_nobody() {
+fn a_failed_request_without_approval_is_not_pending() {
     let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
     check(
         &request(&encoded(JANE), Signer::ApiServerClient.name(), failed),

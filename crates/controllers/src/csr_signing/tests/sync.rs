@@ -15,7 +15,7 @@ use super::{CA_CERTIFICATE, CA_KEY, JANE, NODE_CLIENT, NODE_SERVING, encoded};
 use crate::certificates::Signer;
 
 #[test]
-fn the_number_of_a_certificate_tells_nothing_of_other_random_numbers() {
+fn serial_numbers_reveal_no_other_random_numbers() {
     let (one, same) = (Rng::from_seed(7), Rng::from_seed(7));
     let (first, second) = (serial(&one), serial(&one));
     assert_ne!(first, second);

@@ -10,7 +10,7 @@ mod rollout;
 mod stale;
 mod status;
 mod sync;
-mod wakeups;
+mod triggers;
 
 use std::sync::Arc;
 

@@ -71,7 +71,7 @@ fn pods_leave_nodes_that_are_not_for_them() {
 
 // Upstream: TestDeleteUnscheduledPodForNotExistingNode, TestDeleteNoDaemonPod.
 #[test]
-fn pods_of_nodes_that_are_gone_are_deleted_if_nobody_bound_them() {
+fn unbound_pods_of_missing_nodes_are_deleted() {
     check(
         "max=1 | n1 | a@n1:ready b@n2:ready c>n3:pending d>n3:pending,gone",
         expect!["acts: deletes c on n3: the node is gone, and the pod was never bound"],

@@ -54,7 +54,7 @@ fn a_pod_is_meant_for_its_node_and_keeps_the_rest() {
 
 // Upstream: TestReplaceDaemonSetPodNodeNameNodeAffinity.
 #[test]
-fn its_node_takes_the_place_of_all_required_terms_and_of_nothing_else() {
+fn its_node_replaces_all_required_terms_and_nothing_else() {
     let affinity = |held: Value| {
         let mut set = daemon_set();
         set["metadata"]["uid"] = json!("u");

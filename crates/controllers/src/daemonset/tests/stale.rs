@@ -120,7 +120,7 @@ async fn a_generation_that_was_observed_stays_so() {
 
 // Upstream: TestExpectationsOnRecreate.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_expected_of_a_set_that_was_made_anew() {
+async fn nothing_is_expected_of_a_recreated_set() {
     let gate = Gate::StaleControllerConsistencyDaemonSet;
     let lagging = lagging(Gates::default().with(gate, false)).await;
     lagging.reconcile("web").await.unwrap();

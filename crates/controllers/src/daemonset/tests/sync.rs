@@ -38,7 +38,7 @@ async fn runs_on_every_node_and_then_rests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_and_revisions_are_made_as_the_template_says() {
+async fn pods_and_revisions_are_created_from_the_template() {
     let world = world(&["n1"]).await;
     world.create(&DaemonSet::TYPE, daemon_set()).await;
     world.wait_until_idle().await;

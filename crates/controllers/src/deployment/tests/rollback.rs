@@ -2,7 +2,7 @@ use super::planned;
 
 // Upstream: TestReentrantRollback and the rules of rollback.go.
 #[test]
-fn goes_back_to_the_revision_that_is_asked_for() {
+fn rolls_back_to_the_requested_revision() {
     let cases = [
         (
             "rollback=0 | a:0 b:0 new:1",
@@ -36,7 +36,7 @@ fn goes_back_to_the_revision_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_no_revision_asks_for_nothing() {
+fn an_unparsable_revision_is_no_rollback_request() {
     assert_eq!(planned("replicas=1 rollback=x | new:1"), "");
     assert_eq!(planned("replicas=1 rollback= | new:1"), "");
 }

@@ -207,7 +207,7 @@ fn timing_out() {
 
 // Upstream: TestRequeueStuckDeployment.
 #[test]
-fn looks_again_when_the_deadline_has_passed() {
+fn requeues_at_the_progress_deadline() {
     let wait = |facts: &str| {
         let snapshot = snapshot(&format!("{facts} |"));
         let at = deadline_at(&snapshot.deployment, &snapshot.deployment.status)?;

@@ -1,4 +1,4 @@
-//! Which changes wake which Deployments.
+//! Which changes enqueue which Deployments.
 
 use api::Resource;
 use api::kinds::{Deployment, Pod, ReplicaSet};
@@ -17,10 +17,10 @@ async fn world() -> (World, Controller) {
     (world, controller)
 }
 
-/// The names of the Deployments that were woken since the last call.
-async fn woken(world: &World, controller: &Controller) -> String {
+/// The names of the Deployments that were enqueued since the last call.
+async fn enqueued(world: &World, controller: &Controller) -> String {
     world.wait_until_idle().await;
-    testkit::woken(&controller.queue).await
+    testkit::enqueued(&controller.queue).await
 }
 
 async fn deploy(world: &World, name: &str, strategy: &str, app: &str) -> Value {
@@ -73,65 +73,65 @@ async fn edit(world: &World, name: &str, metadata: Value) {
 
 // Upstream: TestAddReplicaSet, TestUpdateReplicaSet, TestDeleteReplicaSet.
 #[tokio::test(start_paused = true)]
-async fn a_set_wakes_its_owner_alone() {
+async fn a_set_enqueues_its_owner_alone() {
     let (world, controller) = world().await;
     let one = deploy(&world, "one", "RollingUpdate", "web").await;
     deploy(&world, "two", "RollingUpdate", "web").await;
-    assert_eq!(woken(&world, &controller).await, "one two");
+    assert_eq!(enqueued(&world, &controller).await, "one two");
     set(&world, "a", reference("Deployment", &one)).await;
-    assert_eq!(woken(&world, &controller).await, "one");
+    assert_eq!(enqueued(&world, &controller).await, "one");
     edit(&world, "a", json!({"annotations": {"x": "y"}})).await;
-    assert_eq!(woken(&world, &controller).await, "one");
+    assert_eq!(enqueued(&world, &controller).await, "one");
     world.delete(&ReplicaSet::TYPE, "a").await;
-    assert_eq!(woken(&world, &controller).await, "one");
+    assert_eq!(enqueued(&world, &controller).await, "one");
 }
 
 // Upstream: TestAddReplicaSetOrphan, TestUpdateReplicaSetOrphanWithNewLabels,
 // TestDeleteReplicaSetOrphan, TestGetDeploymentsForReplicaSet.
 #[tokio::test(start_paused = true)]
-async fn an_orphan_wakes_all_that_select_it() {
+async fn an_orphan_enqueues_all_that_select_it() {
     let (world, controller) = world().await;
     for (name, app) in [("one", "web"), ("two", "web"), ("three", "db")] {
         deploy(&world, name, "RollingUpdate", app).await;
     }
-    woken(&world, &controller).await;
+    enqueued(&world, &controller).await;
     set(&world, "a", Value::Null).await;
-    assert_eq!(woken(&world, &controller).await, "one two");
+    assert_eq!(enqueued(&world, &controller).await, "one two");
     edit(&world, "a", json!({"annotations": {"x": "y"}})).await;
-    assert_eq!(woken(&world, &controller).await, "", "nobody cares");
+    assert_eq!(enqueued(&world, &controller).await, "", "nobody cares");
     edit(&world, "a", json!({"labels": {"app": null}})).await;
-    assert_eq!(woken(&world, &controller).await, "");
+    assert_eq!(enqueued(&world, &controller).await, "");
     edit(&world, "a", json!({"labels": {"app": "db"}})).await;
-    assert_eq!(woken(&world, &controller).await, "three");
+    assert_eq!(enqueued(&world, &controller).await, "three");
     world.delete(&ReplicaSet::TYPE, "a").await;
-    assert_eq!(woken(&world, &controller).await, "", "it was nobody's");
+    assert_eq!(enqueued(&world, &controller).await, "", "it was nobody's");
 }
 
 // Upstream: TestUpdateReplicaSetChangeControllerRef, TestUpdateReplicaSetRelease.
 #[tokio::test(start_paused = true)]
-async fn a_set_that_changes_hands_wakes_both() {
+async fn a_set_that_changes_hands_enqueues_both() {
     let (world, controller) = world().await;
     let one = deploy(&world, "one", "RollingUpdate", "web").await;
     let two = deploy(&world, "two", "RollingUpdate", "web").await;
     deploy(&world, "three", "RollingUpdate", "web").await;
     set(&world, "a", reference("Deployment", &one)).await;
-    woken(&world, &controller).await;
+    enqueued(&world, &controller).await;
     edit(
         &world,
         "a",
         json!({"ownerReferences": reference("Deployment", &two)}),
     )
     .await;
-    assert_eq!(woken(&world, &controller).await, "one two");
+    assert_eq!(enqueued(&world, &controller).await, "one two");
     edit(&world, "a", json!({"ownerReferences": null})).await;
-    assert_eq!(woken(&world, &controller).await, "one three two");
+    assert_eq!(enqueued(&world, &controller).await, "one three two");
 }
 
 // Upstream: TestPodDeletionEnqueuesRecreateDeployment, TestPodDeletionDoesntEnqueueRecreateDeployment,
 // TestPodDeletionPartialReplicaSetOwnershipEnqueueRecreateDeployment,
 // TestPodDeletionPartialReplicaSetOwnershipDoesntEnqueueRecreateDeployment, TestGetPodMapForReplicaSets.
 #[tokio::test(start_paused = true)]
-async fn the_last_pod_wakes_a_deployment_that_recreates() {
+async fn the_last_pod_enqueues_a_deployment_that_recreates() {
     let (world, controller) = world().await;
     let recreated = deploy(&world, "recreated", "Recreate", "web").await;
     let rolled = deploy(&world, "rolled", "RollingUpdate", "web").await;
@@ -144,7 +144,7 @@ async fn the_last_pod_wakes_a_deployment_that_recreates() {
     }
     pod(&world, "c1", &orphan).await;
     pod(&world, "d1", &other).await;
-    woken(&world, &controller).await;
+    enqueued(&world, &controller).await;
     for (name, expected) in [
         ("c1", ""),
         ("d1", ""),
@@ -154,12 +154,12 @@ async fn the_last_pod_wakes_a_deployment_that_recreates() {
     ] {
         world.delete(&Pod::TYPE, name).await;
         world.finish_deletions().await;
-        assert_eq!(woken(&world, &controller).await, expected, "{name}");
+        assert_eq!(enqueued(&world, &controller).await, expected, "{name}");
     }
     // One that has ended does not run any more.
     pod(&world, "a2", &first).await;
     pod(&world, "a3", &first).await;
     world.make_failed("a2").await;
     world.delete(&Pod::TYPE, "a3").await;
-    assert_eq!(woken(&world, &controller).await, "recreated");
+    assert_eq!(enqueued(&world, &controller).await, "recreated");
 }

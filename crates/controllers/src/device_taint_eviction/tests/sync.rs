@@ -120,7 +120,7 @@ async fn a_pod_is_marked_and_deleted_when_its_device_is_tainted() {
 
 // Upstream: TestCancelEviction (slice-deleted), TestController (cancel-eviction-remove-taint).
 #[tokio::test(start_paused = true)]
-async fn an_eviction_is_called_off_when_the_taint_goes() {
+async fn an_eviction_is_cancelled_when_the_taint_is_removed() {
     let (world, metrics) = running(false).await;
     world.create(&ResourceSlice::TYPE, slice(broken())).await;
     pod_with_device(&world, minute()).await;
@@ -152,7 +152,7 @@ async fn a_pod_that_is_gone_needs_no_word() {
 
 // Upstream: TestParallelPodDeletion.
 #[tokio::test(start_paused = true)]
-async fn somebody_who_was_faster_is_not_counted() {
+async fn an_eviction_by_another_client_is_not_counted() {
     let (world, metrics) = running(false).await;
     world.create(&ResourceSlice::TYPE, slice(broken())).await;
     world.refuse("PATCH", "pods/web/status", 404, 1);

@@ -63,7 +63,7 @@ async fn a_budget_that_is_gone_is_no_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_gets_other_labels_wakes_the_budgets_that_it_leaves_and_enters() {
+async fn a_pod_that_gets_other_labels_enqueues_the_budgets_that_it_leaves_and_enters() {
     let world = running().await;
     budget(&world, json!({"minAvailable": 1})).await;
     let other = json!({
@@ -181,7 +181,7 @@ async fn an_eviction_between_reading_and_writing_is_never_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_refused_is_told_and_tried_again() {
+async fn a_refused_write_is_reported_and_retried() {
     let world = running().await;
     world.refuse("PUT", "/poddisruptionbudgets/b/status", 500, 1);
     pod(&world, "a", None).await;

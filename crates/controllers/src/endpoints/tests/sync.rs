@@ -112,7 +112,7 @@ async fn the_pods_of_a_service_are_stored() {
 
 // Upstream: TestSyncEndpointsServiceNotFound, TestEndpointsDeletionEvents.
 #[tokio::test(start_paused = true)]
-async fn endpoints_go_with_their_service_and_come_back_if_somebody_deletes_them() {
+async fn endpoints_are_deleted_with_their_service_and_recreated_if_deleted() {
     let world = running().await;
     service(&world).await;
     pod(&world, "a", "10.0.0.1").await;
@@ -135,7 +135,7 @@ async fn endpoints_go_with_their_service_and_come_back_if_somebody_deletes_them(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_edits_is_put_right() {
+async fn external_edits_are_reverted() {
     let world = running().await;
     service(&world).await;
     pod(&world, "a", "10.0.0.1").await;
@@ -183,7 +183,7 @@ async fn leftovers_are_removed_at_the_start_and_only_then() {
 
 // As after a request whose answer was lost: upstream deletes by name when the service goes, whatever its cache has.
 #[tokio::test(start_paused = true)]
-async fn endpoints_of_ours_that_are_seen_after_their_service_has_gone_are_removed() {
+async fn own_endpoints_seen_after_their_service_is_deleted_are_removed() {
     let world = running().await;
     let ours = json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
     let late = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "late", "labels": ours}});
@@ -288,7 +288,7 @@ async fn what_fails_is_an_event_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_away_is_no_failure() {
+async fn a_namespace_that_is_deleted_is_no_failure() {
     let world = running().await;
     world.refuse("POST", "going/endpoints", 500, 1);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}, "spec": {"finalizers": ["kubernetes"]}});

@@ -42,7 +42,7 @@ fn ten_thousand_pods_are_a_hundred_slices() {
 }
 
 #[test]
-fn slices_that_somebody_edited_are_put_right() {
+fn edited_slices_are_repaired() {
     case("a:ready b:ready")
         .slice("s", "a:ready a:ready b c:ready")
         .check(expect!["update s[a b]"]);

@@ -51,7 +51,7 @@ fn an_endpoint_says_what_the_pod_is() {
 
 // Upstream: TestPodToEndpoint.
 #[test]
-fn what_goes_is_never_ready_unless_all_are_published() {
+fn terminating_endpoints_are_not_ready_unless_not_ready_addresses_are_published() {
     let conditions = |pod: &str, all: bool| {
         let case = case(pod).service(json!({"spec": {"publishNotReadyAddresses": all}}));
         let conditions = endpoint(&case.snapshot, case.pod(0), AddressType::Ipv4).conditions;

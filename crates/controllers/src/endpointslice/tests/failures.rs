@@ -55,7 +55,7 @@ async fn a_pod_on_a_node_that_is_not_there_comes_with_the_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_away_is_no_failure() {
+async fn a_namespace_that_is_deleted_is_no_failure() {
     let mut world = running().await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}, "spec": {"finalizers": ["kubernetes"]}});
     world.create(&api::kinds::Namespace::TYPE, namespace).await;
@@ -80,7 +80,7 @@ async fn a_namespace_that_goes_away_is_no_failure() {
 
 // Upstream: TestOnEndpointSliceUpdate; ours: slices that were edited or deleted by hand.
 #[tokio::test(start_paused = true)]
-async fn slices_that_somebody_edits_or_deletes_are_put_right() {
+async fn edited_and_deleted_slices_are_repaired() {
     let world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;

@@ -13,5 +13,5 @@ mod stale;
 mod sync;
 mod topology;
 mod traffic;
-mod wakeups;
+mod triggers;
 mod world;

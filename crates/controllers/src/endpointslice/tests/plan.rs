@@ -120,7 +120,7 @@ fn a_service_that_is_going_away_gets_no_new_slices() {
 }
 
 #[test]
-fn ports_that_nobody_has_any_more_go_with_their_slices() {
+fn unused_ports_are_removed_with_their_slices() {
     let two = json!({"spec": {"ports": [
         {"name": "http", "protocol": "TCP", "targetPort": 8080},
         {"name": "admin", "protocol": "TCP", "targetPort": 9090},

@@ -103,10 +103,10 @@ fn slice(uid: &str, revision: u64, service: &str, manager: &str) -> Arc<Endpoint
 // Upstream: TestEndpointSliceTrackerUpdate, TestEndpointSliceTrackerDeletion, TestEndpointSliceTrackerDeleteService,
 // TestOnEndpointSliceUpdate.
 #[tokio::test(start_paused = true)]
-async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not() {
+async fn external_writes_to_a_slice_enqueue_its_service_and_own_writes_do_not() {
     const OURS: &str = "endpointslice-controller.k8s.io";
     let write_tracker = WriteTracker::default();
-    let woken = |change: Change<'_, EndpointSlice>| {
+    let enqueued = |change: Change<'_, EndpointSlice>| {
         let keys = concerned_by_slice(OURS, &write_tracker, &change);
         keys.iter()
             .map(ToString::to_string)
@@ -114,11 +114,11 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
             .join(" ")
     };
     let (one, two) = (slice("u", 1, "web", OURS), slice("u", 2, "web", OURS));
-    assert_eq!(woken(Change::Added(&one)), "ns/web", "nobody knows it");
+    assert_eq!(enqueued(Change::Added(&one)), "ns/web", "nobody knows it");
     write_tracker.written(one.metadata.uid.clone(), 1);
-    assert_eq!(woken(Change::Added(&one)), "");
+    assert_eq!(enqueued(Change::Added(&one)), "");
     assert_eq!(
-        woken(Change::Updated {
+        enqueued(Change::Updated {
             old: &one,
             new: &two
         }),
@@ -126,7 +126,7 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
     );
     write_tracker.written(one.metadata.uid.clone(), 2);
     assert_eq!(
-        woken(Change::Updated {
+        enqueued(Change::Updated {
             old: &one,
             new: &two
         }),
@@ -134,7 +134,7 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
     );
     let moved = slice("u", 2, "db", OURS);
     assert_eq!(
-        woken(Change::Updated {
+        enqueued(Change::Updated {
             old: &one,
             new: &moved
         }),
@@ -142,34 +142,34 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
     );
     let given = slice("u", 2, "web", "somebody");
     assert_eq!(
-        woken(Change::Updated {
+        enqueued(Change::Updated {
             old: &one,
             new: &given
         }),
         "ns/web"
     );
     assert_eq!(
-        woken(Change::Updated {
+        enqueued(Change::Updated {
             old: &given,
             new: &one
         }),
         "ns/web"
     );
     let theirs = slice("v", 9, "web", "somebody");
-    assert_eq!(woken(Change::Added(&theirs)), "");
-    assert_eq!(woken(Change::Deleted(&theirs)), "");
+    assert_eq!(enqueued(Change::Added(&theirs)), "");
+    assert_eq!(enqueued(Change::Deleted(&theirs)), "");
     assert_eq!(
-        woken(Change::Deleted(&two)),
+        enqueued(Change::Deleted(&two)),
         "ns/web",
         "we did not delete it"
     );
     write_tracker.deleting(&two.metadata.uid);
     assert!(write_tracker.is_deleted(&two.metadata) && write_tracker.is_own(&two.metadata));
-    assert_eq!(woken(Change::Deleted(&two)), "");
+    assert_eq!(enqueued(Change::Deleted(&two)), "");
     write_tracker.deleting(&two.metadata.uid);
     write_tracker.not_deleted(&two.metadata.uid);
     assert_eq!(
-        woken(Change::Deleted(&two)),
+        enqueued(Change::Deleted(&two)),
         "ns/web",
         "it was not deleted by us after all"
     );
@@ -180,5 +180,5 @@ async fn what_others_did_to_a_slice_wakes_its_service_and_what_we_did_does_not()
         "the news was lost"
     );
     let nameless = slice("w", 1, "", OURS);
-    assert_eq!(woken(Change::Added(&nameless)), "");
+    assert_eq!(enqueued(Change::Added(&nameless)), "");
 }

@@ -234,7 +234,7 @@ async fn what_changes_while_slices_are_written_and_as_long_after_is_written_toge
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_what_changed_is_published_and_goes_when_it_is_old() {
+async fn the_trigger_time_is_published_and_removed_when_it_is_old() {
     let world = running().await;
     service(&world, json!({})).await;
     pod(&world, "a", "10.0.0.1").await;

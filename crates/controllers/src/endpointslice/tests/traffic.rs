@@ -58,7 +58,7 @@ fn slices_with_other_hints_are_written() {
 
 // Upstream: TestReconcileHints.
 #[test]
-fn hints_that_nobody_asks_for_are_taken_away() {
+fn unrequested_hints_are_removed() {
     case("a:ready,@na b:ready,@nb")
         .slice("s", "a:ready,@na>za")
         .slice("t", "b:ready,@nb")

@@ -143,7 +143,7 @@ async fn endpoints_that_were_written_from_pods_are_read_in_full_once_their_selec
 }
 
 #[tokio::test(start_paused = true)]
-async fn skipped_addresses_are_told() {
+async fn skipped_addresses_are_reported() {
     let world = running().await;
     service(&world, json!(null)).await;
     endpoints(&world, &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]).await;

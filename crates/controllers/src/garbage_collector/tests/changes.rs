@@ -1,4 +1,4 @@
-//! Whom a change wakes.
+//! What a change enqueues.
 
 use super::super::graph::{Graph, KnownOwner};
 use super::super::identity::Identity;
@@ -53,7 +53,7 @@ fn dependents_of_a_deleted_owner_are_looked_at() {
 }
 
 #[test]
-fn an_owner_that_nobody_has_seen_is_checked_once() {
+fn an_unobserved_owner_is_checked_once() {
     let mut graph = Graph::default();
     assert_eq!(observe(&mut graph, &["ns/a <rs"]), "delete rs");
     assert!(graph.item(&Uid::from("rs")).unwrap().is_virtual);
@@ -73,8 +73,8 @@ fn an_owner_that_nobody_has_seen_is_checked_once() {
 #[test]
 fn a_denied_owner_takes_its_dependents_along() {
     let mut graph = graph(&["ns/a <rs", "ns/b <rs"]);
-    let wakes = graph.denied(&identity("ns/rs", "Thing"));
-    assert_eq!(describe(&wakes), "delete a b");
+    let to_enqueue = graph.denied(&identity("ns/rs", "Thing"));
+    assert_eq!(describe(&to_enqueue), "delete a b");
     assert_eq!(called(&graph, "rs"), "gone");
     assert_eq!(describe(&graph.denied(&identity("ns/rs", "Thing"))), "");
 }
@@ -87,14 +87,18 @@ fn dependents_that_disagree_about_their_owner_each_get_their_say() {
         called(&graph, "o"),
         "[v1/Cat, namespace: ns, name: o, uid: o]"
     );
-    let wakes = graph.denied(&identity("ns/o", "Cat"));
-    assert_eq!(describe(&wakes), "delete a; later o");
+    let to_enqueue = graph.denied(&identity("ns/o", "Cat"));
+    assert_eq!(describe(&to_enqueue), "delete a; later o");
     assert_eq!(
         called(&graph, "o"),
         "[v1/Dog, namespace: ns, name: o, uid: o]"
     );
-    let wakes = graph.denied(&identity("ns/o", "Dog"));
-    assert_eq!(describe(&wakes), "delete b; later o", "and round again");
+    let to_enqueue = graph.denied(&identity("ns/o", "Dog"));
+    assert_eq!(
+        describe(&to_enqueue),
+        "delete b; later o",
+        "and round again"
+    );
     assert_eq!(
         called(&graph, "o"),
         "[v1/Ape, namespace: ns, name: o, uid: o]"
@@ -160,8 +164,8 @@ fn the_next_name_for_an_owner_is_the_next_in_order() {
 fn a_wrong_name_for_a_living_owner_costs_just_the_one_who_uses_it() {
     let mut graph = graph(&["ns/o", "ns/good <o"]);
     assert_eq!(observe(&mut graph, &["ns/bad <o=Cat"]), "delete bad");
-    let wakes = graph.denied(&identity("ns/o", "Cat"));
-    assert_eq!(describe(&wakes), "delete bad");
+    let to_enqueue = graph.denied(&identity("ns/o", "Cat"));
+    assert_eq!(describe(&to_enqueue), "delete bad");
     assert_eq!(
         called(&graph, "o"),
         "[v1/Thing, namespace: ns, name: o, uid: o]"
@@ -237,7 +241,7 @@ fn deletion_that_waits_is_worked_on_once() {
 
 // Upstream: TestUnblockOwnerReference, TestReferencesDiffs.
 #[test]
-fn an_owner_is_told_when_nothing_blocks_it_any_more() {
+fn an_owner_is_enqueued_when_nothing_blocks_its_deletion() {
     let mut graph = graph(&["ns/o", "ns/p", "ns/a <o!"]);
     assert_eq!(update(&mut graph, "ns/a <o!", "ns/a <o"), "delete o");
     assert_eq!(update(&mut graph, "ns/a <o", "ns/a <o!"), "");
@@ -347,13 +351,13 @@ fn an_object_of_a_restored_server_is_what_it_is_now() {
         ..meta(text)
     };
     let kind = thing(&mut graph);
-    let wakes = graph.observe(kind, Some(&at("ns/o deleting", 5)), &at(foreground, 3));
-    assert_eq!(describe(&wakes), "delete a o");
+    let to_enqueue = graph.observe(kind, Some(&at("ns/o deleting", 5)), &at(foreground, 3));
+    assert_eq!(describe(&to_enqueue), "delete a o");
     assert!(graph.item(&Uid::from("o")).unwrap().deleting_dependents);
 }
 
 #[test]
-fn what_is_told_of_again_may_have_lost_what_we_did_to_it() {
+fn a_relisted_object_may_have_lost_our_writes() {
     let mut graph = graph(&["ns/o", "ns/a <o", "ns/b <o", "ns/c <o <p", "ns/p", "ns/d"]);
     let again = |graph: &mut Graph, text: &str| {
         let kind = thing(graph);
@@ -379,7 +383,7 @@ fn what_is_told_of_again_may_have_lost_what_we_did_to_it() {
 }
 
 #[test]
-fn an_owner_that_comes_back_with_a_restored_server_is_not_gone() {
+fn an_owner_that_a_restored_server_has_again_is_not_absent() {
     let mut graph = graph(&["ns/o", "ns/a <o", "ns/b <o=Cat"]);
     graph.denied(&identity("ns/o", "Cat"));
     gone(&mut graph, "ns/o");
@@ -402,7 +406,7 @@ fn an_owner_that_comes_back_with_a_restored_server_is_not_gone() {
 
 /// It went, and its dependents stayed where they were; so they do when it is back.
 #[test]
-fn an_owner_that_comes_back_has_its_dependents_again() {
+fn an_owner_that_reappears_has_its_dependents_again() {
     let mut graph = graph(&["ns/o", "ns/a <o!", "ns/b <o", "ns/c <p", "ns/p"]);
     assert_eq!(gone(&mut graph, "ns/o"), "delete a b");
     assert_eq!(gone(&mut graph, "ns/b"), "");

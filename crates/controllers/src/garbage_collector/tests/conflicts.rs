@@ -109,7 +109,7 @@ async fn a_cluster_scoped_dependent_of_a_namespaced_owner_is_kept() {
 
 // An unknown version may mean anything, even if the uid is that of an object that we know.
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_a_version_that_nobody_serves_keeps_its_dependents() {
+async fn an_owner_of_an_unserved_version_keeps_its_dependents() {
     for first in ["right", "wrong"] {
         let (world, _) = world().await;
         let owner = world.create(&CONFIG_MAP, config_map("owner", &[])).await;

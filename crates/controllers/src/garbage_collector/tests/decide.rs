@@ -88,7 +88,7 @@ fn what_is_kept() {
 }
 
 #[test]
-fn foreground_deletion_goes_down_the_tree() {
+fn foreground_deletion_marks_dependents_down_the_tree() {
     check(
         &["ns/leaf <o"],
         "w",
@@ -116,7 +116,7 @@ fn foreground_deletion_goes_down_the_tree() {
 }
 
 #[test]
-fn foreground_deletion_comes_back_up() {
+fn foreground_deletion_finishes_from_the_leaves_up() {
     check(
         &[
             "ns/a <o!",

@@ -67,7 +67,7 @@ async fn a_kind_that_cannot_be_listed_stops_nobody() {
 
 /// [`start_with`] shares pods, which somebody caches, and nodes, which nobody does.
 #[tokio::test(start_paused = true)]
-async fn what_somebody_caches_is_not_streamed_again() {
+async fn a_cached_kind_is_not_streamed_again() {
     let mut world = World::new().await;
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let (inner, noted) = (world.server.transport(), asked.clone());
@@ -157,7 +157,7 @@ async fn dependents_of_a_kind_that_was_there_for_ten_seconds_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_owners_do_not_ask_discovery_more_often_than_every_two_seconds() {
+async fn unknown_owners_refresh_discovery_at_most_every_two_seconds() {
     let mut world = World::new().await;
     let (acting, asked) = counting(&world, "/apis");
     let watching = world.client.clone();

@@ -11,7 +11,7 @@ mod sync;
 
 use api::{Istr, Meta, OwnerRef, Time};
 
-use super::Wakes;
+use super::ToEnqueue;
 use super::graph::{Graph, KindNumber};
 
 /// `ns/name`, then facts: `<ns/name` an owner (uid is the name; `!` blocks, `=Kind` its kind,
@@ -69,7 +69,7 @@ fn thing(graph: &mut Graph) -> KindNumber {
 /// Shows the graph some objects; gives what the last one led to.
 fn observe(graph: &mut Graph, texts: &[&str]) -> String {
     let kind = thing(graph);
-    let mut last = Wakes::default();
+    let mut last = ToEnqueue::default();
     for text in texts {
         last = graph.observe(kind, None, &meta(text));
     }
@@ -82,19 +82,19 @@ fn gone(graph: &mut Graph, text: &str) -> String {
 }
 
 /// `delete a b; later c; orphan d; warn e`.
-fn describe(wakes: &Wakes) -> String {
+fn describe(to_enqueue: &ToEnqueue) -> String {
     let mut parts = Vec::new();
     for (what, uids) in [
-        ("delete", &wakes.delete),
-        ("later", &wakes.delete_later),
-        ("orphan", &wakes.orphan),
+        ("delete", &to_enqueue.delete),
+        ("later", &to_enqueue.delete_later),
+        ("orphan", &to_enqueue.orphan),
     ] {
         if !uids.is_empty() {
             let uids: Vec<String> = uids.iter().map(ToString::to_string).collect();
             parts.push(format!("{what} {}", uids.join(" ")));
         }
     }
-    for warning in &wakes.warnings {
+    for warning in &to_enqueue.warnings {
         parts.push(format!("warn {} {}", warning.dependent.name, warning.owner));
     }
     parts.join("; ")

@@ -35,7 +35,7 @@ async fn check_works(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_of_which_nobody_knows_what_they_are_delete_nothing() {
+async fn owners_of_unknown_kinds_delete_nothing() {
     let (world, _) = world().await;
     let odd = [
         owner("example.com/v1", "Alien", "x", "u-1"),

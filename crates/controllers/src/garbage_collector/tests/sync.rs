@@ -237,7 +237,7 @@ async fn one_living_owner_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_with_an_owner_that_never_was_goes() {
+async fn an_object_whose_owner_never_existed_is_deleted() {
     let (world, graph) = world().await;
     let ghost = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ghost", "uid": "3f9d9c3a-0000-4000-8000-000000000001"}});
     world
@@ -306,7 +306,7 @@ async fn cycles_can_be_deleted_in_the_foreground() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_while_nobody_looked_is_made_up_for() {
+async fn changes_missed_while_not_running_are_caught_up() {
     let mut world = World::new().await;
     let root = world.create(&CONFIG_MAP, config_map("root", &[])).await;
     world

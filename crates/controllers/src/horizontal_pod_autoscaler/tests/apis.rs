@@ -111,7 +111,7 @@ async fn nothing_is_a_value_and_no_value_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_of_the_custom_metrics_api_is_asked_once_a_period() {
+async fn the_version_of_the_custom_metrics_api_is_discovered_once_a_period() {
     let (world, _) = running().await;
     autoscaler(&world, "h", qps("10")).await;
     pass(2).await;

@@ -390,7 +390,7 @@ fn the_cpu_of_a_start_does_not_count() {
 
 // TestGroupPods: a pod beside one that is ready and uses as much.
 #[test]
-fn pods_are_told_apart_by_what_their_metrics_are_worth() {
+fn pods_are_grouped_by_the_state_of_their_metrics() {
     let sure = json!({"phase": "Running", "startTime": Time::from_unix(NOW - 900), "conditions": [
         {"type": "Ready", "status": "True", "lastTransitionTime": Time::from_unix(NOW - 900)}]});
     let pod = |name: &str, metadata: &serde_json::Value, status: &serde_json::Value| {

@@ -273,7 +273,7 @@ fn windows_keep_to_the_lowest_and_the_highest_and_forget_what_both_have_passed()
 
 // TestStoreScaleEvents: what was changed, what a policy of a minute sees of it, and what is remembered after five more.
 #[test]
-fn changes_are_remembered_as_long_as_a_policy_may_ask() {
+fn scale_events_are_kept_for_the_longest_policy_period() {
     for (policies, before, seen, kept) in [
         (None, "", 0, ""),
         (Some("Pods:10/60 Percent:100/60"), "", 0, "5@0"),

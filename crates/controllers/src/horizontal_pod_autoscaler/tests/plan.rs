@@ -502,7 +502,7 @@ fn metrics_that_are_not_of_the_cpu_count_from_the_start() {
 
 // TestConditionFailedGetScale, TestConditionFailedUpdateScale.
 #[test]
-fn what_fails_around_the_metrics_is_told_too() {
+fn failures_around_the_metrics_are_reported_too() {
     let hpa = hpa(Some(1), 9, vec![cpu(50)]);
     let status = plan_without_scale(&hpa, "no luck", now().time());
     assert_eq!(

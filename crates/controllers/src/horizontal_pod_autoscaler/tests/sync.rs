@@ -166,7 +166,7 @@ async fn the_period_does_not_drift() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_that_is_not_there_is_told_in_upstreams_words() {
+async fn a_missing_api_is_reported_in_upstreams_words() {
     let (world, _) = running().await;
     autoscaler(&world, "h", cpu()).await;
     pass(2).await;
@@ -189,7 +189,7 @@ async fn an_api_that_is_not_there_is_told_in_upstreams_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_that_hangs_is_told_and_scales_nothing() {
+async fn an_api_that_hangs_is_reported_and_scales_nothing() {
     let (world, _) = running().await;
     world.hang(PODS);
     autoscaler(&world, "h", cpu()).await;

@@ -199,7 +199,7 @@ fn where_others_have_a_say_pods_come_one_by_one() {
 
 // Upstream: TestBuildPodGroupTemplates, TestCreateWorkloadForJob.
 #[test]
-fn a_workload_asks_for_all_pods_at_once() {
+fn a_workload_creates_all_pods_at_once() {
     let job = gang_job(|job| job["metadata"]["name"] = json!("my-job"));
     let owner = json!({
         "apiVersion": "batch/v1", "kind": "Job", "name": "my-job", "uid": "u1",
@@ -346,7 +346,7 @@ async fn other_jobs_and_those_that_name_a_group_get_none() {
 
 // Upstream: TestEnsureWorkloadAndPodGroup (the errors).
 #[tokio::test(start_paused = true)]
-async fn no_pod_comes_before_its_group() {
+async fn no_pod_is_created_before_its_group() {
     let mut scenario = scenario().await;
     scenario.world.refuse("POST", "workloads", 500, 1);
     scenario.world.refuse("POST", "podgroups", 500, 1);

@@ -322,7 +322,7 @@ fn a_count_that_makes_no_sense_is_none() {
 
 // Upstream: TestFirstPendingIndexes, TestAppendDuplicatedIndexPodsForRemoval.
 #[test]
-fn new_pods_get_the_lowest_indexes_that_nobody_has() {
+fn new_pods_get_the_lowest_free_indexes() {
     let act = |text: &str| {
         let lines = sync(&format!("indexed backoff=1@99 {text}"));
         lines.lines().next().unwrap_or_default().to_owned()

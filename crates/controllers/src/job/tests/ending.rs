@@ -218,7 +218,7 @@ fn five_hundred_are_counted_at_a_time() {
 
 // Upstream: TestTrackJobStatusAndRemoveFinalizers (delayed conditions), TestSyncJobWithJobSuccessPolicy.
 #[test]
-fn it_is_over_when_the_last_pod_is_gone() {
+fn the_job_finishes_when_the_last_pod_is_gone() {
     check(
         "parallelism=1 completions=1 condition=SuccessCriteriaMet succeeded=1 | a:running,going,free",
         expect![[r#"

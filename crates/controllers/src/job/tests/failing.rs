@@ -56,7 +56,7 @@ async fn a_failed_pod_is_replaced_later_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_still_runs_goes_when_the_job_fails() {
+async fn running_pods_are_deleted_when_the_job_fails() {
     let mut scenario = Scenario::begin().await;
     let spec = json!({"completions": 3, "parallelism": 3, "backoffLimit": 0});
     scenario.create(spec).await;

@@ -142,7 +142,7 @@ fn an_end_that_was_announced_waits_for_the_last_pod_only_behind_either_gate() {
 
 // Upstream: TestControllerSyncJob ("more terminating pods than parallelism; PodFailurePolicy used").
 #[test]
-fn pods_on_their_way_out_are_counted_but_not_told() {
+fn terminating_pods_are_counted_but_not_listed() {
     let pods = "a:running b:running c:running,going d:running,going";
     check(
         &format!("parallelism=1 completions=1 policy=[] {BOTH} | {pods}"),

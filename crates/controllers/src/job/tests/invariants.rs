@@ -159,7 +159,7 @@ fn a_job_that_has_a_reason_to_be_over_is() {
 }
 
 #[test]
-fn whoever_suspends_a_job_that_is_over_changes_nothing() {
+fn suspending_a_finished_job_changes_nothing() {
     let told = |words: &str, conditions: &[(&str, &str)]| {
         let words = format!("started=60 activeDeadlineSeconds=50 ready=0 terminating=0 {words}");
         let mut job = (*snapshot(&words).job).clone();

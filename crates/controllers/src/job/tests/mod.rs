@@ -14,4 +14,4 @@ pub(super) mod pure;
 mod running;
 pub(super) mod scenario;
 mod stale;
-mod wakeups;
+mod triggers;

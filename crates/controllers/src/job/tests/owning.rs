@@ -54,7 +54,7 @@ async fn adopts_what_it_selects_and_releases_what_it_does_not() {
 
 // Upstream: TestSyncOrphanPod, TestOrphanPodsFinalizersClearedWithGC (integration).
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_that_is_gone_lose_their_finalizer() {
+async fn pods_of_a_deleted_job_lose_their_finalizer() {
     let mut scenario = Scenario::begin().await;
     scenario
         .create(json!({"parallelism": 2, "completions": 2}))

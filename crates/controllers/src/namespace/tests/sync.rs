@@ -198,7 +198,7 @@ async fn what_cannot_be_deleted_is_said_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_cannot_be_deleted_are_told_of_like_everything_else() {
+async fn failed_pod_deletions_are_reported_like_other_failures() {
     let world = world().await;
     let accounts = ResourceType::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
     let account =

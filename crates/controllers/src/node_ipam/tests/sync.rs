@@ -201,7 +201,7 @@ async fn a_write_is_tried_three_times_and_then_its_range_is_free_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_with_foreign_ranges_hold_up_nobody() {
+async fn nodes_with_foreign_ranges_block_no_other_node() {
     let odd = [
         node("far", &["192.168.0.0/24"]),
         node("two", &["10.10.0.0/24", "fd00::/64"]),

@@ -95,7 +95,7 @@ async fn a_large_zone_that_is_partly_down_is_slow() {
 
 // Upstream: TestMonitorNodeHealth (all zones down).
 #[tokio::test(start_paused = true)]
-async fn when_all_nodes_are_silent_nobody_is_driven_away() {
+async fn when_no_kubelet_posts_status_no_pod_is_evicted() {
     let world = world().await;
     for name in ["a", "b"] {
         make_node(&world, name, json!({"topology.kubernetes.io/zone": name})).await;

@@ -163,7 +163,7 @@ fn one_patch_says_it_all() {
 }
 
 #[test]
-fn zones_are_told_apart_by_old_and_new_labels() {
+fn zones_are_distinguished_by_old_and_new_labels() {
     let zone = |text: &str| taints::zone(&node(&format!("a {text}"))).replace('\0', "0");
     assert_eq!(zone(""), "");
     assert_eq!(zone("label=topology.kubernetes.io/zone=z"), ":0:z");

@@ -262,7 +262,7 @@ async fn a_node_that_never_reports_is_told_so() {
 
 // Upstream: TestNodeEventGeneration.
 #[tokio::test(start_paused = true)]
-async fn nodes_that_come_and_go_are_told() {
+async fn added_and_deleted_nodes_are_reported() {
     let world = world().await;
     make_node(&world, "a", json!({})).await;
     pass(&world, 10, &["a"]).await;

@@ -87,7 +87,7 @@ fn a_node_that_is_put_back_has_spent_its_token_and_goes_to_the_back() {
 }
 
 #[test]
-fn tells_how_long_until_the_next_node() {
+fn returns_the_wait_until_the_next_node() {
     let mut waiting = queue(0.1, &["a", "b"]);
     assert_eq!(allowed(&mut waiting, at(0)), "a");
     let Allowed::After(wait) = waiting.next(at(4)) else {

@@ -80,7 +80,7 @@ fn the_pace_follows_the_state() {
 }
 
 #[test]
-fn when_nobody_is_ready_everything_stops_until_somebody_is() {
+fn when_no_node_is_ready_evictions_stop_until_one_is() {
     check(
         "a=normal 0/1, b=down 0/1",
         expect!["a down at 0, b down at 0 | AllDown"],

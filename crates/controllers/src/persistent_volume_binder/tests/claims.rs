@@ -175,7 +175,7 @@ fn a_provisioner_outside_is_asked() {
 }
 
 #[test]
-fn what_cannot_be_provisioned_is_told() {
+fn failed_provisioning_is_reported() {
     let fast = Case {
         claim: "data class=fast",
         ..CASE

@@ -133,7 +133,7 @@ fn where_the_scheduler_chooses_only_its_choice_counts() {
 }
 
 #[test]
-fn ten_thousand_claims_for_ten_thousand_volumes_look_at_one_each() {
+fn binding_ten_thousand_claims_examines_one_volume_each() {
     let volumes: Vec<_> = (0..10_000)
         .map(|number| volume(&format!("v{number} size={number}Mi")))
         .collect();
@@ -290,7 +290,7 @@ fn says_which_volumes_are_kept_for_a_claim() {
 }
 
 #[test]
-fn without_attributes_classes_nobody_gets_one() {
+fn without_attributes_classes_no_claim_gets_one() {
     let gates = Gates::default().with(Gate::VolumeAttributesClass, false);
     let volumes = [volume("gold attributes=gold"), volume("plain")];
     let check = |claim: &str, expected: &str| {

@@ -135,7 +135,7 @@ async fn a_volume_in_use_is_not_recycled_and_a_failure_is_told() {
 
 // Upstream: TestRecycleSync (7-9 before what no plugin can do).
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_recycled_fails_once_nobody_uses_it() {
+async fn a_volume_that_cannot_be_recycled_fails_once_it_is_unused() {
     let world = running().await;
     create_volume(&world, "v policy=Recycle source=csi").await;
     create_claim(&world, "data class=").await;
@@ -186,7 +186,7 @@ async fn only_what_a_plugin_could_not_delete_counts_as_failed() {
 
 // Upstream: TestRecycleSync (6-9, 6-11 to 6-14).
 #[tokio::test(start_paused = true)]
-async fn only_what_nobody_uses_is_emptied() {
+async fn only_unused_volumes_are_recycled() {
     for (claim, phase, expected) in [
         ("", "", true),
         ("", "Running", false),

@@ -14,7 +14,7 @@ fn check(volume_text: &str, claim_text: Option<&str>, expected: &str) {
     let claim = claim_text.map(claim);
     let told = match plan(&volume(volume_text), claim.as_deref()) {
         Action::Phase(phase) => phase.to_owned(),
-        Action::WakeClaim(key) => format!("wake {key}"),
+        Action::EnqueueClaim(key) => format!("enqueue {key}"),
         Action::Mismatch { volume, claim } => format!("{}; {}", volume.message, claim.message),
         other => format!("{other:?}").to_lowercase(),
     };
@@ -27,7 +27,7 @@ fn a_volume_follows_its_claim() {
     check("v claim=shop/data/", None, "Available");
     check("v claim=shop/data/u1", None, "reclaim");
     check("v claim=shop/data/u1", Some("data volume=v"), "Bound");
-    check("v claim=shop/data/u1", Some("data"), "wake shop/data");
+    check("v claim=shop/data/u1", Some("data"), "enqueue shop/data");
     check(
         "v claim=shop/data/u1 by-us",
         Some("data volume=other"),
@@ -70,7 +70,7 @@ fn a_volume_is_released_when_its_claim_is_gone_or_has_another() {
 }
 
 #[test]
-fn the_policy_says_what_becomes_of_a_released_volume() {
+fn the_reclaim_policy_decides_about_a_released_volume() {
     let check = |text: &str, expected: &str| {
         let told = match reclaim::plan(&volume(text)) {
             Reclaim::Fail(event) | Reclaim::FailDelete(event) => {

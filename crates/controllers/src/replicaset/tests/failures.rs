@@ -159,7 +159,7 @@ async fn a_set_made_anew_starts_clean() {
 async fn nothing_is_created_twice_while_the_caches_lag() {
     let world = world::<ReplicaSet>().await;
     world.create(&ReplicaSet::TYPE, replica_set(5)).await;
-    // Wake the set repeatedly while its own pods are on their way into the cache.
+    // Enqueue the set repeatedly while its own pods are on their way into the cache.
     for number in 0..20 {
         let label = json!({"metadata": {"labels": {"sync": number.to_string()}}});
         world.patch(&ReplicaSet::TYPE, "web", label).await;
@@ -177,7 +177,7 @@ async fn nothing_is_created_twice_while_the_caches_lag() {
 
 /// Nothing can be created in such a namespace: one request a look, no failure to show, and an end.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_goes_away_is_no_failure() {
+async fn a_namespace_that_is_deleted_is_no_failure() {
     let world = world::<ReplicaSet>().await;
     let doomed = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "doomed"}});
     world.create(&Namespace::TYPE, doomed).await;

@@ -6,7 +6,7 @@ mod plan;
 mod stale;
 mod status;
 mod sync;
-mod wakeups;
+mod triggers;
 
 use std::sync::Arc;
 

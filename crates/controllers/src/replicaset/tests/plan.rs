@@ -223,7 +223,7 @@ fn gates_change_the_order_of_deletion() {
 }
 
 #[test]
-fn ages_are_told_in_ages_of_the_youngest_ready_pod() {
+fn ages_are_relative_to_the_youngest_ready_pod() {
     let ratios = |active: &str, chosen: &str| {
         let pods = |text: &str| snapshot(&format!("replicas=0 | {text}")).active;
         age_ratios(&pods(active), &pods(chosen), now())

@@ -149,7 +149,7 @@ async fn a_set_that_was_deleted_meanwhile_neither_adopts_nor_creates() {
 
 // Upstream: TestExpectationsOnRecreate, TestDeleteControllerAndExpectations.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_expected_of_a_set_that_was_made_anew() {
+async fn nothing_is_expected_of_a_recreated_set() {
     let lagging = lagging().await;
     lagging.reconcile("web").await.unwrap();
     let world = &lagging.world;

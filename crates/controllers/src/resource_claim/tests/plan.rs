@@ -184,7 +184,7 @@ fn check_groups(who: &str, claims: &str, expected: &str) {
 }
 
 #[test]
-fn claims_from_templates_are_created_and_told() {
+fn claims_from_templates_are_created_and_reported() {
     check("", "", "");
     check("gpu<t", "", "create gpu");
     check("gpu<t !", "", "");
@@ -296,7 +296,7 @@ fn check_release(text: &str, gone: &str, owner: &str, expected: &str) {
 }
 
 #[test]
-fn devices_go_back_when_the_last_consumer_goes() {
+fn devices_are_deallocated_when_the_last_consumer_is_deleted() {
     check_release("x+[a,b]*", "", "", "");
     check_release("x+[a,b]*", "a", "", "removes 1 consumer");
     let all = "removes 2 consumers; gives its devices back; removes its finalizer";

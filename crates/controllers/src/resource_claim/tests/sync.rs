@@ -80,7 +80,7 @@ async fn status(world: &World, pod: &str) -> Value {
 
 // Upstream: TestSyncHandler (create, nop, recreate), TestResourceClaimEventHandler.
 #[tokio::test(start_paused = true)]
-async fn claims_are_created_from_templates_and_told_in_the_status() {
+async fn claims_are_created_from_templates_and_listed_in_the_status() {
     let (world, metrics) = running().await;
     world
         .create(&ResourceClaimTemplate::TYPE, template("t"))
@@ -179,7 +179,7 @@ async fn a_missing_template_is_told_and_waited_for() {
 
 // Upstream: TestSyncHandler (create-conflict).
 #[tokio::test(start_paused = true)]
-async fn a_refused_claim_is_told_and_tried_again() {
+async fn a_refused_claim_is_reported_and_retried() {
     let (world, metrics) = running().await;
     world.refuse("POST", "resourceclaims", 409, 1);
     world
@@ -324,7 +324,7 @@ async fn a_claim_that_no_status_tells_of_goes_when_its_pod_is_done() {
 
 // Upstream: TestSyncHandler (remove-reserved, stay-reserved-not-seen): who is not in the cache is asked for.
 #[tokio::test(start_paused = true)]
-async fn consumers_that_nobody_knows_are_looked_up() {
+async fn unknown_consumers_are_looked_up() {
     let world = World::new().await;
     let controller = controller(&world.context(), 1);
     world.create(&ResourceClaim::TYPE, claim("shared")).await;

@@ -117,7 +117,7 @@ fn groups(resources: &[(&str, Option<(&str, &str)>)]) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_of_a_group_that_does_not_answer_are_counted_on_and_those_that_are_gone_are_not() {
+async fn kinds_of_an_unavailable_group_are_kept_and_removed_kinds_are_dropped() {
     let (world, streams) = world().await;
     let deployments = ("deployments", "Deployment");
     let batch = ("batch", Some(("jobs", "Job")));

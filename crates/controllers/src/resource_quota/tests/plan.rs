@@ -127,7 +127,7 @@ fn sums_of_several_kinds_are_one() {
 }
 
 #[test]
-fn says_what_is_used_up_and_what_nobody_counts() {
+fn states_what_is_used_up_and_what_is_not_counted() {
     check(
         "pods=2 count/foos.x=3 | pods=2 count/foos.x=3 | pods=2 | pods@10: pods=2",
         expect![[r#"

@@ -274,7 +274,7 @@ async fn a_conflict_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_that_somebody_forged_is_fixed_by_the_next_recount() {
+async fn forged_usage_is_fixed_by_the_next_recount() {
     let (world, _) = world().await;
     create_quota(&world, "q", json!({"hard": {"pods": "5"}})).await;
     let forged = json!({"status": {"used": {"pods": "4"}}});

@@ -53,7 +53,7 @@ fn each_policy_has_its_owner() {
 
 // Upstream: TestHasStaleOwnerRef, TestHasUnexpectedController, TestHasOwnerRef.
 #[test]
-fn claims_of_somebody_else_are_left_alone() {
+fn claims_of_other_owners_are_left_alone() {
     for policy in &POLICIES[1..] {
         assert!(owners(policy, 1, "other").0, "{policy}");
         assert!(owners(policy, 1, "set=before").0, "{policy}");

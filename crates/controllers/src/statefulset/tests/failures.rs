@@ -136,7 +136,7 @@ async fn a_refused_repair_is_reported_and_tried_again() {
 // Upstream: TestStatefulPodControlUpdatesPodStorage, TestStatefulPodControlUpdatePodStorageFailure.
 // No API server lets volumes change: the user has to hear of it.
 #[tokio::test(start_paused = true)]
-async fn volumes_that_an_adopted_pod_lacks_are_asked_for_and_the_refusal_is_reported() {
+async fn missing_volumes_of_an_adopted_pod_are_patched_and_the_refusal_is_reported() {
     let world = world().await;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",

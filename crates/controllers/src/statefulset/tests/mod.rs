@@ -12,7 +12,7 @@ mod stale;
 mod status;
 mod storage;
 mod sync;
-mod wakeups;
+mod triggers;
 
 use std::sync::Arc;
 

@@ -101,7 +101,7 @@ fn claims_of_pods_that_were_scaled_down_are_looked_after() {
 }
 
 #[test]
-fn the_claim_of_a_condemned_pod_that_somebody_else_deleted_may_stay() {
+fn the_claim_of_a_condemned_pod_deleted_by_a_user_may_stay() {
     let mut seen = Seen::new();
     seen.pod(3, true, Actor::User);
     seen.gone(3, Actor::Nodes);
@@ -110,7 +110,7 @@ fn the_claim_of_a_condemned_pod_that_somebody_else_deleted_may_stay() {
 }
 
 #[test]
-fn the_claim_of_a_pod_that_was_replaced_and_not_made_again_may_stay() {
+fn the_claim_of_a_replaced_and_not_recreated_pod_may_stay() {
     let mut seen = Seen::new();
     seen.pod(1, true, controller());
     seen.gone(1, Actor::Nodes);

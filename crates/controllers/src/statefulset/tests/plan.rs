@@ -267,7 +267,7 @@ fn a_start_ordinal_moves_the_window() {
 
 // Upstream: TestStatefulSetControlRollingUpdate, TestStatefulSetControlOnDeleteUpdate.
 #[test]
-fn an_update_goes_from_the_top_one_by_one() {
+fn an_update_proceeds_from_the_highest_ordinal_one_by_one() {
     check(
         "replicas=3 | 0:ready,rev=old 1:ready,rev=old 2:ready,rev=old",
         expect![[r#"

@@ -27,7 +27,7 @@ async fn owners(world: &World, claim: &str) -> String {
 
 // Upstream: TestStatefulPodControlCreatesPods, TestStatefulPodControlCreatePodExists, TestGetPersistentVolumeClaims.
 #[tokio::test(start_paused = true)]
-async fn claims_are_made_before_the_pod() {
+async fn claims_are_created_before_the_pod() {
     let world = world().await;
     let set = with_claims(stateful_set(1), "Retain", "Retain");
     world.create(&StatefulSet::TYPE, set).await;
@@ -198,7 +198,7 @@ async fn condemn(when_deleted: &str, owner: &str) {
     if world.get(&CLAIM, "data-web-1").await.is_some() {
         world.patch(&CLAIM, "data-web-1", finalizers).await;
     }
-    // Claims wake nobody; a change of the set does.
+    // Claims enqueue nothing; a change of the set does.
     world
         .patch(
             &StatefulSet::TYPE,

@@ -10,7 +10,7 @@ use crate::workload::StatusThrottle;
 
 // Upstream: TestStatefulSetControl (CreatesPods, ScalesUp, ScalesDown), TestStatefulSetControlScaleDownDeleteError.
 #[tokio::test(start_paused = true)]
-async fn an_ordered_set_goes_one_by_one_and_then_rests() {
+async fn an_ordered_set_is_created_one_by_one_and_then_unchanged() {
     let world = world().await;
     world.create(&StatefulSet::TYPE, stateful_set(3)).await;
     world.wait_until_idle().await;

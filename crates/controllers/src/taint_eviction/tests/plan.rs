@@ -237,7 +237,7 @@ fn a_node_that_is_gone_decides_nothing() {
 
 /// Plans from random taints and tolerations, each carried out when it is due, never break the invariants.
 #[test]
-fn nobody_leaves_who_tolerates_nor_before_their_time() {
+fn no_pod_is_evicted_that_tolerates_the_taint_or_before_its_time() {
     let rng = api::Rng::from_seed(3);
     let (mut left, mut stayed) = (0, 0);
     for _ in 0..2000 {

@@ -18,7 +18,7 @@ fn given_to(holder: &str) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_takes_what_was_not_given() {
+async fn a_lease_assigned_to_another_is_not_taken() {
     let server = LeaseServer::default();
     let one = candidate(&server, "one");
     pass(60.0).await;

@@ -28,7 +28,7 @@ async fn an_attachment_that_a_restored_server_has_again_is_deleted_again_or_kept
 
 /// So it is at once where it had been seen to go.
 #[tokio::test(start_paused = true)]
-async fn an_attachment_that_comes_back_is_no_longer_deleted() {
+async fn a_recreated_attachment_is_no_longer_deleted() {
     let scene = Scene::new().await;
     scene.create_pod("web", "n1", "data").await;
     let kind = VolumeAttachment::TYPE;

@@ -48,7 +48,7 @@ async fn a_set_that_may_not_be_made_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_may_not_be_made_are_reported() {
+async fn refused_pods_are_reported() {
     let world = world().await;
     limit(&world, "pods", 1).await;
     world.create(&Deployment::TYPE, deployment(3)).await;

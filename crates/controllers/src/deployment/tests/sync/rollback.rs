@@ -43,7 +43,7 @@ async fn last_event(world: &World) -> String {
 
 // Upstream: TestReentrantRollback.
 #[tokio::test(start_paused = true)]
-async fn undo_goes_to_the_last_revision() {
+async fn undo_rolls_back_to_the_last_revision() {
     let world = rolled_out().await;
     let before = web(&world).await;
     ask(&world, "0").await;

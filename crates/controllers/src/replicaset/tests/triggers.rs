@@ -1,4 +1,4 @@
-//! What wakes a set.
+//! What enqueues a set.
 
 use std::sync::Arc;
 
@@ -36,12 +36,12 @@ impl Watching {
             web,
             other,
         };
-        assert_eq!(watching.woken().await, "other web");
+        assert_eq!(watching.enqueued().await, "other web");
         watching
     }
 
-    async fn woken(&self) -> String {
-        testkit::woken(&self.queue).await
+    async fn enqueued(&self) -> String {
+        testkit::enqueued(&self.queue).await
     }
 
     async fn pod(&self, app: &str, owners: Value) -> String {
@@ -49,12 +49,12 @@ impl Watching {
         pod["metadata"]["labels"] = json!({"app": app});
         pod["metadata"]["ownerReferences"] = owners;
         self.world.create(&Pod::TYPE, pod).await;
-        self.woken().await
+        self.enqueued().await
     }
 
     async fn patch(&self, patch: Value) -> String {
         self.world.patch(&Pod::TYPE, "pod", patch).await;
-        self.woken().await
+        self.enqueued().await
     }
 }
 
@@ -69,19 +69,19 @@ fn labels(app: &str) -> Value {
 
 // Upstream: TestUpdatePods, TestWatchPods.
 #[tokio::test(start_paused = true)]
-async fn a_pod_wakes_its_owner_whatever_its_labels() {
+async fn a_pod_enqueues_its_owner_whatever_its_labels() {
     let watching = Watching::new().await;
     assert_eq!(watching.pod("web", owned_by(&watching.web)).await, "web");
     assert_eq!(watching.patch(labels("other")).await, "web");
     assert_eq!(watching.patch(labels("nobody")).await, "web");
     watching.world.delete(&Pod::TYPE, "pod").await;
     watching.world.finish_deletions().await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
 }
 
 // Upstream: TestUpdatePods.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_loses_its_owner_wakes_it_and_all_that_select_it() {
+async fn a_pod_that_loses_its_owner_enqueues_it_and_all_that_select_it() {
     let freed = || json!({"metadata": {"ownerReferences": null}});
     for (app, owner, expected) in [
         ("other", "other", "other"),
@@ -100,7 +100,7 @@ async fn a_pod_that_loses_its_owner_wakes_it_and_all_that_select_it() {
 
 // Upstream: TestPodControllerLookup.
 #[tokio::test(start_paused = true)]
-async fn an_orphan_wakes_who_selects_it_in_its_namespace() {
+async fn an_orphan_enqueues_sets_that_select_it_in_its_namespace() {
     for (app, expected) in [("web", "web"), ("other", "other"), ("nobody", "")] {
         let watching = Watching::new().await;
         assert_eq!(watching.pod(app, json!([])).await, expected);
@@ -120,7 +120,7 @@ async fn an_orphan_wakes_who_selects_it_in_its_namespace() {
         .await
         .unwrap();
     assert_eq!(
-        watching.woken().await,
+        watching.enqueued().await,
         "",
         "another namespace is another world"
     );
@@ -128,19 +128,19 @@ async fn an_orphan_wakes_who_selects_it_in_its_namespace() {
 
 // Upstream: TestWatchControllers.
 #[tokio::test(start_paused = true)]
-async fn a_set_wakes_itself() {
+async fn a_set_enqueues_itself() {
     let watching = Watching::new().await;
     let world = &watching.world;
     let resized = json!({"spec": {"replicas": 5}});
     world.patch(&ReplicaSet::TYPE, "web", resized).await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
     world.delete(&ReplicaSet::TYPE, "web").await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
 }
 
 // Upstream: TestDeleteFinalStateUnknown. Only a new listing shows that the pod is gone.
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_deletion_was_missed_wakes_its_owner() {
+async fn a_pod_whose_deletion_was_missed_enqueues_its_owner() {
     let watching = Watching::new().await;
     let informers = &watching.world.informers;
     let mut pod = orphan("pod");
@@ -148,8 +148,8 @@ async fn a_pod_whose_deletion_was_missed_wakes_its_owner() {
     pod["metadata"]["ownerReferences"] = owned_by(&watching.web);
     let pods = informers.store::<Pod>();
     pods.put(Arc::new(Pod::decode(pod.to_string().as_bytes()).unwrap()));
-    assert_eq!(watching.woken().await, "");
+    assert_eq!(watching.enqueued().await, "");
     informers.demand_fresh(tokio::time::Instant::now());
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
     assert!(pods.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Who wakes a CronJob, and when.
+//! Who enqueues a CronJob, and when.
 
 use api::kinds::{CronJob, Job};
 use api::{Key, Resource};
@@ -14,7 +14,7 @@ use api::cron::Zone;
 
 /// How many seconds after a change of `before` to `after` the CronJob is looked at; none for not at all. It is one second
 /// before the hour, and the last start was a minute before it.
-async fn wakes_after(world: &World, before: Value, after: Value) -> Option<f64> {
+async fn requeue_after(world: &World, before: Value, after: Value) -> Option<f64> {
     let start = pure::micro("09:59:59");
     let context = runtime::Context {
         clock: api::Clock::new(move || start),
@@ -24,7 +24,7 @@ async fn wakes_after(world: &World, before: Value, after: Value) -> Option<f64> 
     let status = json!({"lastScheduleTime": pure::time("09:59")});
     let cron_job = |spec| pure::cron_job(spec, status.clone(), "09:00").into();
     let queue = Queue::new(Backoff::DEFAULT);
-    cron_jobs.wake(
+    cron_jobs.enqueue(
         Change::Updated {
             old: &cron_job(before),
             new: &cron_job(after),
@@ -40,7 +40,7 @@ async fn wakes_after(world: &World, before: Value, after: Value) -> Option<f64> 
 // Upstream: TestControllerV2UpdateCronJob (6 rows, in their order). Its last one changes the time zone of a CronJob without
 // a schedule, which is not looked at at all.
 #[tokio::test(start_paused = true)]
-async fn a_new_schedule_wakes_when_it_comes_and_any_other_change_at_once() {
+async fn a_new_schedule_enqueues_when_it_comes_and_any_other_change_at_once() {
     let world = World::new().await;
     let labelled = |label: &str| json!({"metadata": {"labels": {"a": label}}});
     let with = |schedule: &str, zone: Option<&str>, label: &str| {
@@ -82,7 +82,7 @@ async fn a_new_schedule_wakes_when_it_comes_and_any_other_change_at_once() {
             Some(0.0),
         ),
     ] {
-        let found = wakes_after(&world, before.clone(), after.clone()).await;
+        let found = requeue_after(&world, before.clone(), after.clone()).await;
         // The queue's timer counts in milliseconds.
         let found = found.map(|seconds| (seconds * 100.0).floor() / 100.0);
         assert_eq!(found, expected, "{before} {after}");
@@ -90,7 +90,7 @@ async fn a_new_schedule_wakes_when_it_comes_and_any_other_change_at_once() {
     pass(1).await;
     // The API server would not have taken it.
     let bad = (with("0 * * * *", None, "b"), with("bad", None, "b"));
-    assert_eq!(wakes_after(&world, bad.0, bad.1).await, None);
+    assert_eq!(requeue_after(&world, bad.0, bad.1).await, None);
     pass(1).await;
     let events = world.events().await;
     let event = "Warning UnParseableCronJobSchedule unparseable schedule for cronjob: bad";

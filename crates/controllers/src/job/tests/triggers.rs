@@ -1,4 +1,4 @@
-//! What wakes a job, and when; what sends a pod to be freed.
+//! What enqueues a job, and when; what sends a pod to be freed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +127,7 @@ fn owned_by(owner: &Value) -> Value {
 
 // Upstream: TestUpdateJobRequeue, TestWatchJobs.
 #[tokio::test(start_paused = true)]
-async fn a_new_spec_wakes_at_once_and_a_new_status_later() {
+async fn a_new_spec_enqueues_at_once_and_a_new_status_later() {
     let watching = Watching::new().await;
     assert_eq!(watching.change(json!({"parallelism": 5})).await, "j now");
     assert_eq!(watching.set_status(json!({"active": 1})).await, "j later");
@@ -137,7 +137,7 @@ async fn a_new_spec_wakes_at_once_and_a_new_status_later() {
 
 // Upstream: TestAddPod, TestUpdatePod, TestDeletePod, TestWatchPods.
 #[tokio::test(start_paused = true)]
-async fn a_pod_wakes_its_job_later_whatever_its_labels() {
+async fn a_pod_enqueues_its_job_later_whatever_its_labels() {
     let watching = Watching::new().await;
     assert_eq!(watching.pod("j", owned_by(&watching.job)).await, "j later");
     let relabel = json!({"labels": {"app": "other"}});
@@ -149,7 +149,7 @@ async fn a_pod_wakes_its_job_later_whatever_its_labels() {
 
 // Upstream: TestAddPodOrphan, TestUpdatePodOrphanWithNewLabels, TestJobPodLookup.
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_freed_and_wakes_who_selects_it() {
+async fn an_orphan_is_released_and_enqueues_who_selects_it() {
     let watching = Watching::new().await;
     assert_eq!(watching.pod("j", json!([])).await, "free pod, j later");
     let relabel = |app| json!({"labels": {"app": app}});
@@ -163,7 +163,7 @@ async fn an_orphan_is_freed_and_wakes_who_selects_it() {
 
 // Upstream: TestUpdatePodChangeControllerRef, TestUpdatePodRelease.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_changes_hands_wakes_both() {
+async fn a_pod_that_changes_hands_enqueues_both() {
     let watching = Watching::new().await;
     watching.pod("j", owned_by(&watching.job)).await;
     let moved = json!({"ownerReferences": owned_by(&watching.other)});

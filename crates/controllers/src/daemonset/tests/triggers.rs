@@ -1,4 +1,4 @@
-//! What wakes a set.
+//! What enqueues a set.
 
 use runtime::Queue;
 
@@ -17,7 +17,7 @@ fn only_labels_and_taints_of_a_node_matter() {
     assert!(!may_change_placement(&node("n1"), &busy));
 }
 
-/// A controller whose workers rest: what would wake them stays in the queue.
+/// A controller whose workers rest: what would enqueue them stays in the queue.
 struct Watching {
     world: World,
     queue: Arc<Queue>,
@@ -33,13 +33,13 @@ impl Watching {
         set["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});
         let uid = world.create(&DaemonSet::TYPE, set).await["metadata"]["uid"].clone();
         let watching = Watching { world, queue, uid };
-        assert_eq!(watching.woken().await, "web");
+        assert_eq!(watching.enqueued().await, "web");
         watching
     }
 
-    /// Who was woken since the last call.
-    async fn woken(&self) -> String {
-        testkit::woken(&self.queue).await
+    /// Who was enqueued since the last call.
+    async fn enqueued(&self) -> String {
+        testkit::enqueued(&self.queue).await
     }
 
     fn owner(&self) -> Value {
@@ -57,7 +57,7 @@ impl Watching {
 
     async fn patch<K: Resource>(&self, name: &str, patch: Value) -> String {
         self.world.patch(&K::TYPE, name, patch).await;
-        self.woken().await
+        self.enqueued().await
     }
 }
 
@@ -72,19 +72,19 @@ fn taints(taints: &[(&str, &str)]) -> Value {
 
 // Upstream: TestAddNode, TestUpdateNode.
 #[tokio::test(start_paused = true)]
-async fn nodes_wake_a_set_that_would_act() {
+async fn nodes_enqueue_a_set_that_would_act() {
     let watching = Watching::new().await;
     add_node(&watching.world, "n1").await;
-    assert_eq!(watching.woken().await, "", "not for this set");
+    assert_eq!(watching.enqueued().await, "", "not for this set");
     let patched = watching.patch::<Node>("n1", labels(json!({"disk": "ssd"})));
     assert_eq!(patched.await, "web", "now it is");
     let note = json!({"metadata": {"annotations": {"a": "b"}}});
     assert_eq!(watching.patch::<Node>("n1", note).await, "");
     add_node(&watching.world, "n2:disk=ssd").await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
 
     watching.pod("a", "web", &[watching.owner()]).await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
     let patched = watching.patch::<Node>("n1", labels(json!({"other": "1"})));
     assert_eq!(patched.await, "", "it has its pod");
     let patched = watching.patch::<Node>("n1", taints(&[("k", "NoSchedule")]));
@@ -103,38 +103,38 @@ async fn nodes_wake_a_set_that_would_act() {
     world
         .patch_subresource(&DaemonSet::TYPE, "web", Some("status"), status)
         .await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
     let patched = watching.patch::<Node>("n1", taints(&[]));
     assert_eq!(patched.await, "web", "one pod less is misplaced");
     let patched = watching.patch::<Node>("n2", taints(&[("k", "NoSchedule")]));
     assert_eq!(patched.await, "web", "one pod less is desired");
     watching.world.delete(&Node::TYPE, "n2").await;
-    assert_eq!(watching.woken().await, "", "it did not count");
+    assert_eq!(watching.enqueued().await, "", "it did not count");
     watching
         .patch::<Node>("n1", taints(&[("k", "NoSchedule")]))
         .await;
     watching.world.delete(&Node::TYPE, "n1").await;
-    assert_eq!(watching.woken().await, "web", "a misscheduled pod less");
+    assert_eq!(watching.enqueued().await, "web", "a misscheduled pod less");
 }
 
 // Upstream: TestAddPod, TestUpdatePod, TestDeletePod, TestUpdatePodChangeControllerRef,
 // TestUpdatePodControllerRefRemoved.
 #[tokio::test(start_paused = true)]
-async fn its_own_pods_wake_a_set_also_when_it_loses_them() {
+async fn its_own_pods_enqueue_a_set_also_when_it_loses_them() {
     let watching = Watching::new().await;
     for name in ["a", "b", "c"] {
         watching.pod(name, "web", &[watching.owner()]).await;
-        assert_eq!(watching.woken().await, "web");
+        assert_eq!(watching.enqueued().await, "web");
     }
     watching.world.make_ready("a").await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
     watching.world.delete(&Pod::TYPE, "a").await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
 
     let mut other = daemon_set();
     other["metadata"]["name"] = json!("other");
     let other = watching.world.create(&DaemonSet::TYPE, other).await;
-    assert_eq!(watching.woken().await, "other");
+    assert_eq!(watching.enqueued().await, "other");
     let mut owner = watching.owner();
     owner["name"] = json!("other");
     owner["uid"] = other["metadata"]["uid"].clone();
@@ -148,12 +148,12 @@ async fn its_own_pods_wake_a_set_also_when_it_loses_them() {
 // Upstream: TestAddPodOrphan, TestUpdatePodOrphanSameLabels, TestUpdatePodOrphanWithNewLabels,
 // TestDeletePodOrphan.
 #[tokio::test(start_paused = true)]
-async fn orphans_wake_the_sets_that_select_them() {
+async fn orphans_enqueue_the_sets_that_select_them() {
     let watching = Watching::new().await;
     watching.pod("a", "web", &[]).await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
     watching.pod("b", "db", &[]).await;
-    assert_eq!(watching.woken().await, "");
+    assert_eq!(watching.enqueued().await, "");
     let note = json!({"metadata": {"annotations": {"a": "b"}}});
     assert_eq!(watching.patch::<Pod>("a", note).await, "");
     let patched = watching.patch::<Pod>("b", labels(json!({"app": "web"})));
@@ -163,12 +163,12 @@ async fn orphans_wake_the_sets_that_select_them() {
         ..client::DeleteOptions::default()
     };
     watching.world.delete_with(&Pod::TYPE, "a", &now).await;
-    assert_eq!(watching.woken().await, "");
+    assert_eq!(watching.enqueued().await, "");
 }
 
 // Upstream: TestDeleteNoDaemonPod.
 #[tokio::test(start_paused = true)]
-async fn pods_of_others_wake_nobody() {
+async fn pods_of_other_owners_enqueue_nothing() {
     let watching = Watching::new().await;
     let mut owner = watching.owner();
     owner["kind"] = json!("ReplicaSet");
@@ -176,18 +176,18 @@ async fn pods_of_others_wake_nobody() {
     let mut owner = watching.owner();
     owner["uid"] = json!("00000000-0000-0000-0000-000000000001");
     watching.pod("b", "web", &[owner]).await;
-    assert_eq!(watching.woken().await, "");
+    assert_eq!(watching.enqueued().await, "");
     for name in ["a", "b"] {
         watching.world.make_ready(name).await;
         watching.world.delete(&Pod::TYPE, name).await;
     }
     watching.world.finish_deletions().await;
-    assert_eq!(watching.woken().await, "");
+    assert_eq!(watching.enqueued().await, "");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_set_that_goes_is_forgotten() {
     let watching = Watching::new().await;
     watching.world.delete(&DaemonSet::TYPE, "web").await;
-    assert_eq!(watching.woken().await, "web");
+    assert_eq!(watching.enqueued().await, "web");
 }

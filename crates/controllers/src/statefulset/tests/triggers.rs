@@ -37,7 +37,7 @@ async fn a_new_orphan_that_is_selected() {
 // TestStatefulSetControllerUpdatePodOrphanWithNewLabels, TestStatefulSetControllerUpdatePodRelease,
 // TestStatefulSetControllerDeletePodOrphan.
 #[tokio::test(start_paused = true)]
-async fn an_orphan_wakes_every_set_that_selects_it() {
+async fn an_orphan_enqueues_every_set_that_selects_it() {
     let world = World::new().await;
     let options = Options {
         recover_stuck_rollouts: false,
@@ -52,15 +52,15 @@ async fn an_orphan_wakes_every_set_that_selects_it() {
         set["spec"]["template"]["metadata"]["labels"] = json!({"app": app});
         sets.push(world.create(&StatefulSet::TYPE, set).await);
     }
-    assert_eq!(testkit::woken(&queue).await, "db web web2");
+    assert_eq!(testkit::enqueued(&queue).await, "db web web2");
     let patch = async |metadata: Value| {
         let patch = json!({"metadata": metadata});
         world.patch(&Pod::TYPE, "web-0", patch).await;
-        testkit::woken(&queue).await
+        testkit::enqueued(&queue).await
     };
     let orphan = bare_pod("web-0", json!({"app": "web"}));
     world.create(&Pod::TYPE, orphan).await;
-    assert_eq!(testkit::woken(&queue).await, "web web2");
+    assert_eq!(testkit::enqueued(&queue).await, "web web2");
     assert_eq!(patch(json!({"labels": {"app": "db"}})).await, "db");
     assert_eq!(patch(json!({"labels": {"app": "web"}})).await, "web web2");
     let owner = |set: &Value| {
@@ -78,13 +78,13 @@ async fn an_orphan_wakes_every_set_that_selects_it() {
     assert_eq!(patch(released).await, "web web2");
     world.delete(&Pod::TYPE, "web-0").await;
     world.finish_deletions().await;
-    assert_eq!(testkit::woken(&queue).await, "", "it was nobody's");
+    assert_eq!(testkit::enqueued(&queue).await, "", "it was nobody's");
 }
 
 // Upstream: TestStatefulSetControllerAddPodNoSet, TestStatefulSetControllerUpdatePodWithNoSet,
 // TestStatefulSetControllerDeletePodOrphan.
 #[tokio::test(start_paused = true)]
-async fn not_pods_that_nobody_selects() {
+async fn unselected_pods_are_ignored() {
     let world = idle_world().await;
     world
         .create(&Pod::TYPE, bare_pod("web-7", json!({"app": "db"})))
@@ -165,7 +165,7 @@ async fn a_new_pod_that_others_wait_for_is_only_counted_and_that_can_wait() {
 }
 
 #[test]
-fn who_has_to_look_at_a_new_pod_at_once() {
+fn which_controllers_sync_a_new_pod_at_once() {
     let waits = |policy: &str, strategy: Value, phase: &str| {
         let mut set = stateful_set(2);
         set["spec"]["podManagementPolicy"] = json!(policy);

@@ -1,4 +1,4 @@
-//! Nodes, and whom they wake.
+//! Nodes, and whom they enqueue.
 
 use api::Resource;
 use api::kinds::{Node, Pod};
