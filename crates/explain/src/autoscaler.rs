@@ -193,7 +193,7 @@ fn conclude(facts: &Facts, current: i64, desired: i64, draft: &mut Draft<'_>) {
         _ => match reason("ScalingLimited") {
             "TooManyReplicas" => "; more are asked for, and maxReplicas does not allow them",
             "TooFewReplicas" => "; fewer would do, and minReplicas does not allow them",
-            "ScaleUpLimit" | "ScaleDownLimit" => "; it goes on as fast as it may",
+            "ScaleUpLimit" | "ScaleDownLimit" => "; it continues as fast as its policies allow",
             _ => "",
         },
     };

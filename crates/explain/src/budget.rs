@@ -121,7 +121,7 @@ fn conclude(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
         );
     }
     if !is_written(budget) {
-        let verdict = "allows no evictions: nobody has written its status";
+        let verdict = "allows no evictions: its status has not been written";
         return draft.conclude(State::Progressing, verdict);
     }
     if expected <= 0 {

@@ -100,8 +100,8 @@ fn another() -> Option<Help> {
 
 fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
     let (why, verdict, help) = if !SIGNERS.contains(&signer) {
-        let why = format!("signer {signer} is none of Kubernetes' own; somebody else has to sign");
-        let verdict = format!("is approved, and nobody has signed it for {signer}");
+        let why = format!("signer {signer} is not a built-in one; another controller has to sign");
+        let verdict = format!("is approved, and not signed yet for {signer}");
         (why, verdict, None)
     } else if let Some(line) = decided(facts, &[NO_AUTHORITY, CANNOT_SIGN, MALFORMED]) {
         let verdict = format!("is approved, and {}", sentence(&line));
@@ -161,7 +161,7 @@ fn foreign(facts: &Facts, draft: &mut Draft<'_>) {
     }));
     draft.conclude(
         State::Stuck,
-        "has a certificate that somebody put into its status, and was never approved",
+        "has a certificate in its status, and was never approved",
     );
 }
 
@@ -170,7 +170,7 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         draft.offer(hint(&line));
         return stuck(facts, line.why.to_string(), sentence(&line), draft);
     }
-    draft.conclude(State::Stuck, "waits for somebody to approve it");
+    draft.conclude(State::Stuck, "waits to be approved");
     let name = text(&facts.object, "/metadata/name");
     if signer == KUBELET_CLIENT
         && let Some(off) = facts.off(APPROVING)
@@ -182,7 +182,7 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
     }
     if !SIGNERS.contains(&signer) {
         draft.sees(format!(
-            "signer {signer} is none of Kubernetes' own: somebody else has to sign it then"
+            "signer {signer} is not a built-in one: another controller has to sign it then"
         ));
     } else if let Some(off) = facts.off(SIGNING) {
         draft.sees(format!(
@@ -197,7 +197,7 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         {
             "who may approve it is unknown: the roles could not be read".to_owned()
         }
-        [] => "members of system:masters may approve it, and nobody else".to_owned(),
+        [] => "only members of system:masters may approve it".to_owned(),
         found => {
             let more = found.len().saturating_sub(SUBJECTS_MAX);
             let named = found[..found.len() - more].join(", ");

@@ -36,12 +36,12 @@ pub(crate) fn explain_claim(facts: &Facts, draft: &mut Draft<'_>) {
     }
     let users: Vec<String> = consumers.iter().map(consumer).collect();
     draft.sees(match users.is_empty() {
-        true => "reserved for nobody".to_owned(),
+        true => "not reserved".to_owned(),
         false => format!("reserved for {}", some(&users)),
     });
     if claim.pointer("/status/allocation").is_some() {
         let verdict = match users.len() {
-            0 => "is allocated, and nobody uses it".to_owned(),
+            0 => "is allocated and not used".to_owned(),
             _ => format!("is allocated and reserved for {}", some(&users)),
         };
         return draft.conclude(State::Settled, verdict);
@@ -120,7 +120,7 @@ fn wants(request: &Value) -> String {
             count => format!(" (selected by {})", counted(count, "expression")),
         };
         let access = match truth(choice, "/adminAccess") {
-            true => ", as an admin beside who has them",
+            true => ", with admin access beside their users",
             false => "",
         };
         let count = number(choice, "/count").max(1);

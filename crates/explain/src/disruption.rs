@@ -136,7 +136,7 @@ fn none_allowed(name: &str, healthy: i64, least: i64) -> String {
 fn uncounted(facts: &Facts, budget: &Value, name: &str) -> Option<String> {
     if facts.unread.contains("Pod") {
         return Some(format!(
-            "{name} allows no evictions now: nobody has written its status; a drain waits"
+            "{name} allows no evictions now: its status has not been written; a drain waits"
         ));
     }
     let alive = |pod: &&Value| !matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
@@ -152,7 +152,7 @@ fn uncounted(facts: &Facts, budget: &Value, name: &str) -> Option<String> {
     Some(match healthy - least {
         ..=0 => none_allowed(name, healthy, least),
         allowed => format!(
-            "{name} allows no evictions now: {} and {least} must be, so {allowed} could be evicted, but nobody has written its status; a drain waits",
+            "{name} allows no evictions now: {} and {least} must be, so {allowed} could be evicted, but its status has not been written; a drain waits",
             are_healthy(healthy)
         ),
     })

@@ -81,9 +81,9 @@ pub(crate) fn describe(finalizer: &str) -> String {
     }
     match finalizer.split_once('/') {
         Some((domain, _)) => {
-            format!("finalizer {finalizer}, which whoever runs {domain} has to remove")
+            format!("finalizer {finalizer}, which the controller of {domain} has to remove")
         }
-        None => format!("finalizer {finalizer}, which whoever set it has to remove"),
+        None => format!("finalizer {finalizer}, which its controller has to remove"),
     }
 }
 

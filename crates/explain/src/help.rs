@@ -52,7 +52,7 @@ pub(crate) fn for_pod(facts: &Facts, pod: &Value, cause: &Cause) -> Option<Help>
         | Cause::Unscheduled
         | Cause::Succeeded => None,
         Cause::OtherScheduler => hint(format!(
-            "see that {} runs: spec.schedulerName names it, and nobody else schedules this pod",
+            "see that {} runs: spec.schedulerName names it, and no other scheduler takes this pod",
             text(pod, "/spec/schedulerName")
         )),
         Cause::Held => finalizer(facts, pod),
@@ -159,7 +159,7 @@ fn holds_volume(facts: &Facts, pod: &Value) -> Option<Help> {
         on(
             facts,
             &format!("delete pod {name} --force"),
-            "removes who has the volume, which is detached six minutes later; only if its node is gone for good",
+            "removes the pod that uses the volume, which is detached six minutes later; only if its node is gone for good",
         )
     })
 }
@@ -230,7 +230,7 @@ pub(crate) fn finalizer(facts: &Facts, object: &Value) -> Option<Help> {
         command: format!(
             "kubectl patch {name}{namespace} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
         ),
-        why: "removes the finalizer; only if whoever set it is gone for good".into(),
+        why: "removes the finalizer; only if its controller is gone for good".into(),
     })
 }
 

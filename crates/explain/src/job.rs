@@ -51,10 +51,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         let command =
             format!("patch job {name} --type=merge -p '{{\"spec\":{{\"suspend\":false}}}}'");
         draft.offer(help::on(facts, &command, "resumes it"));
-        return draft.conclude(
-            State::Stuck,
-            "is suspended: it runs when somebody resumes it",
-        );
+        return draft.conclude(State::Stuck, "is suspended: it runs when it is resumed");
     }
     if note_refusal_of(facts, job, number(job, "/status/active") == 0, draft) {
         return conclude_refused(draft);

@@ -25,7 +25,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let namespace = &facts.object;
     let Some(since) = time(namespace, "/metadata/deletionTimestamp") else {
         draft.wants("to exist");
-        draft.conclude(State::Settled, "is active; nobody has deleted it");
+        draft.conclude(State::Settled, "is active and not deleted");
         return;
     };
     let age = human(facts.now.unix() - since.unix());
@@ -110,7 +110,7 @@ fn note_failures(facts: &Facts, draft: &mut Draft<'_>) {
         if type_ == "NamespaceDeletionDiscoveryFailure" {
             draft.offer(Some(help::Help {
                 command: "kubectl get apiservices".into(),
-                why: "shows which API does not answer: nobody knows what is left of it".into(),
+                why: "shows which API does not answer: what is left of it is unknown".into(),
             }));
         }
         draft.in_the_way(

@@ -62,7 +62,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
             }));
             draft.conclude(
                 State::Settled,
-                "is ready, but takes no new pods: somebody has cordoned it",
+                "is ready, but cordoned: it takes no new pods",
             );
         }
         "True" if lacks_range.is_some() => {
@@ -198,7 +198,7 @@ pub(crate) fn start(node: &Value) -> Option<Help> {
     let is_stopped = node["metadata"]["annotations"][NODE_STOPPED] == "true";
     is_stopped.then(|| Help {
         command: format!("steersman node start {}", text(node, "/metadata/name")),
-        why: "starts its kubelet, which somebody has stopped".to_owned(),
+        why: "starts its kubelet, which was stopped".to_owned(),
     })
 }
 

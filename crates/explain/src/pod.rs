@@ -364,7 +364,7 @@ fn readiness_gate(pod: &Value) -> Option<Problem> {
         .filter(|type_| !open(type_));
     closed.next().map(|type_| Problem {
         cause: Cause::Gate,
-        why: format!("is not ready: its readiness gate {type_} is not true, which somebody outside has to set").into(),
+        why: format!("is not ready: its readiness gate {type_} is not true, which an external controller has to set").into(),
         since: condition(pod, "Ready").and_then(|held| time(held, "/lastTransitionTime")),
         passing: false,
     })

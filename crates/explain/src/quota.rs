@@ -41,7 +41,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         draft.wants(format!("of what is in scope {}", scopes.join(" and ")));
     }
     let Some(hard) = &quota.status.hard else {
-        let why = "nobody has counted yet what is used: until then it limits nothing";
+        let why = "its usage is not computed yet: until then it limits nothing";
         return draft.conclude(State::Progressing, why);
     };
     let none = Amounts::new();
@@ -61,8 +61,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         draft.in_the_way(Obstacle::named(object.0, object.1, why));
     }
     if *hard != quota.spec.hard {
-        let why =
-            "its limits have changed, and the old ones are enforced until somebody has counted";
+        let why = "its limits have changed, and the old ones are enforced until its usage is computed again";
         return draft.conclude(State::Progressing, why);
     }
     let exhausted = exhausted(hard, used);

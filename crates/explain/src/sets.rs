@@ -88,7 +88,7 @@ fn explain(facts: &Facts, numbers: Numbers, draft: &mut Draft<'_>) {
         draft.conclude(
             State::Stuck,
             format!(
-                "leaves {} alone until somebody deletes {} (OnDelete)",
+                "leaves {} alone until a user deletes {} (OnDelete)",
                 counted(outdated, "outdated pod"),
                 agree(outdated, "it", "them")
             ),
@@ -195,7 +195,7 @@ fn daemon(set: &Value) -> Numbers {
 
 fn strategy(set: &Value) -> Option<String> {
     if text(set, "/spec/updateStrategy/type") == "OnDelete" {
-        return Some("outdated pods to stay until somebody deletes them (OnDelete)".to_owned());
+        return Some("outdated pods to stay until a user deletes them (OnDelete)".to_owned());
     }
     let partition = number(set, "/spec/updateStrategy/rollingUpdate/partition");
     (partition > 0)

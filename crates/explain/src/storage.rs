@@ -268,7 +268,7 @@ pub(crate) fn explain_volume(facts: &Facts, draft: &mut Draft<'_>) {
         "Available" => draft.conclude(State::Settled, "waits for a claim that it suits"),
         "Released" if policy == "Retain" => draft.conclude(
             State::Settled,
-            "its claim is gone; it is retained with what is on it until somebody deletes it",
+            "its claim is gone; it is retained with what is on it until a user deletes it",
         ),
         "Released" if policy == "Delete" => conclude_deletion(facts, draft),
         "Failed" => draft.conclude(

@@ -415,7 +415,7 @@ fn kept_old(object: &Value, wanted: i32) -> Vec<String> {
     match (is_on_delete, old) {
         (_, ..=0) => Vec::new(),
         (true, old) => vec![format!(
-            "{} {} the old template until somebody deletes {}: updateStrategy is OnDelete",
+            "{} {} the old template until a user deletes {}: updateStrategy is OnDelete",
             counted(old, "pod"),
             agree(old, "keeps", "keep"),
             agree(old, "it", "them")

@@ -104,7 +104,7 @@ fn summary(workload: &Workload) -> String {
         (Some(_), _) if *wanted == 0 && !workload.is_job() => {
             return format!("{object} in {namespace}: wants no pods and has none");
         }
-        _ if workload.suspended => "suspended: it runs when somebody resumes it".to_owned(),
+        _ if workload.suspended => "suspended: it runs when it is resumed".to_owned(),
         (Some(seconds), _) => format!("done after {}", duration(seconds)),
         (None, Some(failure)) => {
             format!("fails after {} ({})", duration(failure.at), failure.reason)

@@ -89,7 +89,7 @@ pub fn converged_attachment(
     match is_needed || is_used || attachment.status.detach_error.is_some() {
         true => Ok(()),
         false => Err(format!(
-            "volume {volume} is attached to {}, where nobody needs it",
+            "volume {volume} is attached to {}, where no pod uses it",
             attachment.spec.node_name
         )),
     }

@@ -188,7 +188,7 @@ impl From<&Reason> for Line {
                 "UnexpectedJob",
                 format!("does not count job {job} as active"),
             )
-            .because("somebody else created it, or it was forgotten in a crash"),
+            .because("another client created it, or a crash came before it was recorded"),
             Reason::Unread => Line::waits("Unread", "starts no job")
                 .because("the API server did not say which jobs are active"),
             Reason::BeingDeleted => {

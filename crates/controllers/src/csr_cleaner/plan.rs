@@ -91,9 +91,9 @@ impl Reason {
             Reason::Issued => "it was approved and issued an hour ago",
             Reason::Denied => "it was denied an hour ago",
             Reason::Failed => "it has failed an hour ago",
-            Reason::Pending => "nobody has decided about it for a day",
+            Reason::Pending => "it was neither approved nor denied for a day",
             Reason::Expired => "its certificate has ended",
-            Reason::Unissued => "it was approved a day ago and nobody has signed it",
+            Reason::Unissued => "it was approved a day ago and not signed",
         }
     }
 }
@@ -104,7 +104,7 @@ impl From<&Deadline> for Line {
             Reason::Issued => "it was issued",
             Reason::Denied => "it was denied",
             Reason::Failed => "it has failed",
-            Reason::Pending => "nobody has decided about it",
+            Reason::Pending => "it is neither approved nor denied",
             Reason::Expired => "its certificate ends",
             Reason::Unissued => "it was approved and is not signed",
         };

@@ -58,7 +58,7 @@ pub fn safe(before: &CertificateSigningRequest, after: &CertificateSigningReques
     }
     let asked = Request::parse(&after.spec.request).map_err(|error| error.to_string())?;
     let Some(signer) = Signer::named(&after.spec.signer_name) else {
-        return fail("it is for a signer that is none of Kubernetes' own");
+        return fail("it is for a signer that is not a built-in one");
     };
     let is_allowed = signer.validate(&asked, &after.spec.usages).is_ok();
     if !after.is_issued() {

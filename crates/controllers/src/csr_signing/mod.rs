@@ -139,7 +139,7 @@ impl Reconcile for SigningController {
                 Err(problem) => {
                     tracing::warn!(request = %key, signer = signer.name(), problem, "cannot sign a certificate");
                     let line = Line::waits(reasons::CANNOT_SIGN, "cannot be signed");
-                    decide(line.because(problem).hint("see to the CA of this signer"));
+                    decide(line.because(problem).hint("check the CA of this signer"));
                     Ok(Next::After(CA_RETRY))
                 }
             },

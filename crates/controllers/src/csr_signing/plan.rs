@@ -125,8 +125,8 @@ impl From<&Reason> for Line {
             Reason::Failed => Line::states("Failed", "will not be signed")
                 .because("its signer has refused it before"),
             Reason::OtherSigner(name) => Line::states("OtherSigner", "is not signed here")
-                .because(format!("signer {name:?} is none of Kubernetes' own"))
-                .hint("see to it that somebody signs for that name"),
+                .because(format!("signer {name:?} is not a built-in one"))
+                .hint("make sure that a signer for that name runs"),
             Reason::NoAuthority(signer) => Line::waits(reasons::NO_AUTHORITY, "cannot be signed")
                 .because(format!("no CA is given for signer {}", signer.name()))
                 .hint(format!(

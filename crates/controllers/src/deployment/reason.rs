@@ -193,7 +193,7 @@ impl From<&Reason> for Line {
             }
             Reason::RollsBack { set, revision } => {
                 let what = format!("rolls back to revision {revision} ({})", set.name);
-                Line::acts("RollsBack", what).because("its rollback annotation asks for it")
+                Line::acts("RollsBack", what).because("its rollback annotation requests it")
             }
             Reason::CannotRollBack { message } => {
                 Line::states("CannotRollBack", "does not roll back")

@@ -131,13 +131,13 @@ impl From<&Reason> for Line {
             }
             Reason::AwaitsDeletion { pod, until } => {
                 Line::waits("AwaitsDeletion", format!("counts pod {pod} again"))
-                    .because("its eviction was allowed, and nobody has deleted it yet")
+                    .because("its eviction was allowed, and it is not deleted yet")
                     .until(*until)
             }
             Reason::NotDeleted { pod } => {
                 let name = &pod.metadata.name;
                 Line::acts("NotDeleted", format!("counts pod {name} again"))
-                    .because("its eviction was allowed two minutes ago, and nobody deleted it")
+                    .because("its eviction was allowed two minutes ago, and it was not deleted")
             }
             Reason::Allows {
                 allowed,

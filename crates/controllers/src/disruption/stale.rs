@@ -66,7 +66,7 @@ impl Reconcile for StalePods {
             Some(wait) if !wait.is_zero() => Ok(Next::After(wait)),
             Some(_) => {
                 let line = Line::acts("TakesBack", "sets the condition DisruptionTarget to False")
-                    .because("it was announced two minutes ago, and nobody deleted the pod");
+                    .because("it was announced two minutes ago, and the pod was not deleted");
                 report.decide(ObjectId::of(&*pod), [line]);
                 self.take_back(&pod, now).await?;
                 Ok(Next::AwaitChange)

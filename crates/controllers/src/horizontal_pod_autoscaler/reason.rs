@@ -45,7 +45,7 @@ impl From<&Reason> for Line {
     fn from(reason: &Reason) -> Line {
         match reason {
             Reason::Disabled => Line::waits("ScalingDisabled", "leaves its target alone")
-                .because("somebody has scaled it to zero")
+                .because("it is scaled to zero")
                 .hint("scale the target to one replica or more to turn autoscaling on again"),
             Reason::OutOfBounds { current, to } => Line::acts(
                 "OutOfBounds",

@@ -119,13 +119,13 @@ impl From<&Step> for Line {
                 "MarkedInvalid",
                 "is kept for a while after it was marked invalid",
             )
-            .because("somebody may still need it"),
+            .because("it may still be in use"),
             Step::MarkInvalid { today } => {
                 Line::acts("MarksInvalid", format!("marks it invalid since {today}"))
-                    .because("it was generated, and nobody used it")
+                    .because("it was generated and is not used")
             }
             Step::Delete => Line::acts("DeletesToken", "deletes it")
-                .because("it was invalid for long enough, and nobody missed it"),
+                .because("it was marked invalid long ago and not used since"),
         }
     }
 }

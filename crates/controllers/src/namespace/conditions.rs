@@ -106,8 +106,9 @@ impl Findings {
         let held = |(finalizer, count): (&String, &usize)| {
             let objects = counted(*count, "object");
             let what = format!("waits for {objects} with finalizer {finalizer}");
-            Line::waits("FinalizersRemain", what)
-                .hint("whoever set the finalizer has to remove it; see what owns the objects")
+            Line::waits("FinalizersRemain", what).hint(
+                "the controller that set the finalizer has to remove it; see what owns the objects",
+            )
         };
         let mut lines: Vec<Line> = self.remaining.iter().map(left).collect();
         lines.extend(self.finalizers.iter().map(held));

@@ -358,7 +358,7 @@ impl Lifecycle {
             }
         }
         if self.set_pace(&counts) == Transition::AllDown {
-            tracing::warn!("no node is ready: nobody is driven away until one is");
+            tracing::warn!("no node is ready: no pod is evicted until one is");
             let why = "no node of the cluster is ready, so the fault may be between us and them";
             for Checked { node, .. } in checked {
                 Box::pin(self.stop_eviction(node, why, report)).await;

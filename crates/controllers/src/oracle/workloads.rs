@@ -23,7 +23,7 @@ const GOOD_VERSION: usize = 9;
 /// Small numbers find the same bugs sooner.
 const REPLICAS_MAX: usize = 6;
 
-/// An object whose pods run until somebody deletes them.
+/// An object whose pods run until a user deletes them.
 pub(crate) fn draw_object(rng: &Rng, target: &Target, app: &str, is_scaled: bool) -> Value {
     let mut template = template(rng, app);
     set_version(&mut template, 0, false);

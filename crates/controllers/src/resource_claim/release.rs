@@ -89,7 +89,7 @@ impl Release {
         }
         if self.deallocate {
             let line = Line::acts("Deallocates", "gives its devices back");
-            lines.push(line.because("nobody uses it any more"));
+            lines.push(line.because("it is not used any more"));
         }
         if self.remove_finalizer {
             let line = Line::acts("RemovesFinalizer", "removes its finalizer");

@@ -133,7 +133,7 @@ impl RootCaPublisher {
         }
         let what = format!("restores ConfigMap {ROOT_CA_CONFIG_MAP}");
         let line = Line::acts("RestoresRootCa", what);
-        decide(line.because("somebody changed it, or the root changed"));
+        decide(line.because("it was changed, or the root changed"));
         self.update(&held).await
     }
 

@@ -174,7 +174,7 @@ impl From<&Reason> for Line {
             }
             Reason::UpdateAwaits { pod } => {
                 let what = format!("waits until {} is available", pod.name);
-                Line::waits("UpdateAwaits", what).because("the update goes on after it")
+                Line::waits("UpdateAwaits", what).because("the update continues after it")
             }
             Reason::UpdateAwaitsBudget { unavailable, most } => {
                 let are = agree(*unavailable, "is", "are");

@@ -139,7 +139,7 @@ impl Verdict {
                 .because("ttlSecondsAfterFinished has not passed")
                 .until(now.plus(left).time()),
             Verdict::Expired { .. } => {
-                Line::acts("Expired", "deletes it").because("its time to live is over")
+                Line::acts("Expired", "deletes it").because("its time to live has passed")
             }
         }
     }

@@ -111,7 +111,7 @@ impl Reconcile for Expander {
         let Some(line) = step.line() else {
             // Whoever was told that it waits is told that it does no longer.
             if self.waiting.lock().remove(key) {
-                let line = Line::states("HasGrown", "has what it asks for");
+                let line = Line::states("HasGrown", "has what it requests");
                 report.decide(ObjectId::of(&*claim), [line]);
             }
             return Ok(Next::AwaitChange);

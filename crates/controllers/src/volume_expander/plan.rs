@@ -8,7 +8,7 @@ const PRE_RESIZE_CAPACITY: &str = "volume.alpha.kubernetes.io/pre-resize-capacit
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The claim has what it asks for.
+    /// The claim has what it requests.
     Nothing,
     /// A driver has taken over from what was built in: it is told.
     Mark {
@@ -58,14 +58,14 @@ impl Step {
                     "MarksResizer",
                     format!("asks {driver} to make its volume grow"),
                 )
-                .because("it asks for more than it has"),
+                .because("it requests more than it has"),
             ),
             Step::Wait => Some(
                 Line::waits(
                     "WaitsForResizer",
                     "waits until its driver has expanded its volume",
                 )
-                .because("it asks for more than it has"),
+                .because("it requests more than it has"),
             ),
         }
     }

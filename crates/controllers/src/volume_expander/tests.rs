@@ -137,8 +137,8 @@ async fn external_expansion_is_awaited_and_a_missing_volume_requeued() {
     assert_eq!(
         told,
         [
-            "waits until its driver has expanded its volume: it asks for more than it has",
-            "has what it asks for",
+            "waits until its driver has expanded its volume: it requests more than it has",
+            "has what it requests",
         ]
     );
     assert_eq!(

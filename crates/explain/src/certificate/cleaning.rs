@@ -21,7 +21,7 @@ pub(super) fn deleted_at(request: &Value) -> Option<(Time, &'static str)> {
     };
     if conditions.is_empty() {
         let created = time(request, "/metadata/creationTimestamp");
-        add(created, WAITING, "nobody has decided about it");
+        add(created, WAITING, "it is neither approved nor denied");
     }
     for condition in conditions {
         let since = time(condition, "/lastUpdateTime");

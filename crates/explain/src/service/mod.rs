@@ -86,7 +86,7 @@ pub(crate) fn verdict(facts: &Facts, service: &Value) -> Verdict {
         return match published {
             0 => of(
                 State::Stuck,
-                "has no selector, and nobody has written endpoints for it".to_owned(),
+                "has no selector, and no endpoints were written for it".to_owned(),
             ),
             count => of(
                 State::Settled,
@@ -170,7 +170,9 @@ fn wants(service: &Value) -> Vec<String> {
             text(service, "/spec/externalName")
         )),
         (Some(selector), _) => lines.push(format!("to send traffic to the pods with {selector}")),
-        (None, _) => lines.push("to send traffic to endpoints that somebody writes".to_owned()),
+        (None, _) => {
+            lines.push("to send traffic to endpoints that another controller writes".to_owned())
+        }
     }
     let whose = match selector_of(service) {
         // Clients connect to whatever has the other name, at any port.
@@ -246,7 +248,7 @@ fn note_address(facts: &Facts, draft: &mut Draft<'_>) {
             draft.offer(help::hint(format!(
                 "install what serves {class}, or create the service without spec.loadBalancerClass"
             )));
-            format!("whoever serves load balancer class {class}")
+            format!("the controller of load balancer class {class}")
         }
     };
     let failures = facts.messages(service, "SyncLoadBalancerFailed");

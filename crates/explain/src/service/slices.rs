@@ -88,7 +88,7 @@ fn without_port(service: &Value, slices: &[&Value]) -> &'static str {
     let is_empty = endpoints(slices).next().is_none();
     match is_empty || list(service, "/spec/ports").is_empty() || slices.iter().any(has_port) {
         true => "",
-        false => ", without a port: nobody can reach them",
+        false => ", without a port: they cannot be reached",
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn routing(service: &Value, slices: &[&Value]) -> Vec<String> {
     let asked = requests_hints(service);
     match (zones.is_empty() && nodes.is_empty(), asked) {
         (true, Some(asked)) => lines.push(format!(
-            "{asked} asks for hints, and no endpoint has one: clients use all endpoints"
+            "{asked} requests hints, and no endpoint has one: clients use all endpoints"
         )),
         (true, None) => {}
         (false, _) => {

@@ -26,7 +26,7 @@ fn requests_in_one_sentence() {
         client,
         "{}",
         expect![[r#"
-        waits for somebody to approve it
+        waits to be approved
         kubectl certificate approve jane"#]],
     );
     check_request(
@@ -38,7 +38,7 @@ fn requests_in_one_sentence() {
         client,
         "{certificate: YQ==}",
         expect![[r#"
-        has a certificate that somebody put into its status, and was never approved
+        has a certificate in its status, and was never approved
         kubectl get csr jane -o jsonpath='{.status.certificate}' | base64 -d | openssl x509 -noout -subject -issuer"#]],
     );
     check_request(
@@ -92,14 +92,14 @@ fn requests_in_one_sentence() {
         "kubernetes.io/nobody",
         "{conditions: [{type: Approved}]}",
         expect![[r#"
-            is approved, and nobody has signed it for kubernetes.io/nobody
+            is approved, and not signed yet for kubernetes.io/nobody
             kubectl describe certificatesigningrequest/jane"#]],
     );
     check_request(
         "example.com/x",
         "{conditions: [{type: Approved}]}",
         expect![[r#"
-            is approved, and nobody has signed it for example.com/x
+            is approved, and not signed yet for example.com/x
             kubectl describe certificatesigningrequest/jane"#]],
     );
 }
@@ -134,10 +134,10 @@ fn what_cannot_be_signed_says_why_and_what_helps() {
     );
     check_unsigned(
         approved,
-        "class: waits, reason: CannotSign, what: cannot be signed, why: the signer has expired, hint: see to the CA of this signer",
+        "class: waits, reason: CannotSign, what: cannot be signed, why: the signer has expired, hint: check the CA of this signer",
         expect![[r#"
             is approved, and cannot be signed: the signer has expired
-            see to the CA of this signer"#]],
+            check the CA of this signer"#]],
     );
     check_unsigned(
         approved,
@@ -247,12 +247,12 @@ object: {group: certificates.k8s.io, kind: CertificateSigningRequest, name: jane
 lines: [{class: waits, reason: Pending, what: waits to be approved, why: nothing is signed that is not approved}]
 ",
         expect![[r#"
-            certificatesigningrequest/jane: waits for somebody to approve it
+            certificatesigningrequest/jane: waits to be approved
 
             wants       a certificate of kubernetes.io/kube-apiserver-client for client auth
 
             sees        asked by jane
-                        is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: nobody has decided about it
+                        is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: it is neither approved nor denied
                         members of system:masters may approve it, and group security, service account ops/bot
 
             waits       to be approved: nothing is signed that is not approved
@@ -329,7 +329,7 @@ fn who_approves_needs_the_approval_and_the_signer() {
         ann,
         client,
         bea,
-        expect!["members of system:masters may approve it, and nobody else"],
+        expect!["only members of system:masters may approve it"],
     );
     check_approvers(
         "approval",
@@ -343,7 +343,7 @@ fn who_approves_needs_the_approval_and_the_signer() {
         ann,
         "signers example.com/x",
         ann,
-        expect!["members of system:masters may approve it, and nobody else"],
+        expect!["only members of system:masters may approve it"],
     );
     check_approvers(
         "approval jane",
@@ -357,7 +357,7 @@ fn who_approves_needs_the_approval_and_the_signer() {
         ann,
         client,
         ann,
-        expect!["members of system:masters may approve it, and nobody else"],
+        expect!["only members of system:masters may approve it"],
     );
     let all = "{kind: Group, name: 'system:authenticated'}";
     check_approvers(
@@ -428,7 +428,7 @@ fn when_it_is_deleted_is_read_from_the_request_and_not_from_an_old_decision() {
     check_deletion(
         "{certificate: YQ==}",
         expect![
-            "is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: nobody has decided about it"
+            "is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: it is neither approved nor denied"
         ],
     );
     check_deletion("{conditions: [{type: Other}]}", expect![""]);
@@ -475,5 +475,5 @@ spec: {{signerName: {signer}, usages: [client auth], username: jane}}
     let cleaning = "certificatesigningrequest-cleaner-controller";
     let all = sees(client, &format!("{signing}, {cleaning}"));
     assert!(!all.contains("runs here"), "{all}");
-    assert!(sees("example.com/own", signing).contains("somebody else has to sign it then"));
+    assert!(sees("example.com/own", signing).contains("another controller has to sign it then"));
 }

@@ -30,7 +30,7 @@ metadata: {name: fin-1-a, namespace: shop, deletionTimestamp: '2026-01-01T11:57:
 spec: {nodeName: node-1}
 status: {phase: Running}",
         expect![[r#"
-            deployment/fin in shop: is being deleted; held by finalizer foregroundDeletion until everything that it owns is gone; replicaset/fin-2 held by finalizer foregroundDeletion until everything that it owns is gone and finalizer example.com/audit, which whoever runs example.com has to remove
+            deployment/fin in shop: is being deleted; held by finalizer foregroundDeletion until everything that it owns is gone; replicaset/fin-2 held by finalizer foregroundDeletion until everything that it owns is gone and finalizer example.com/audit, which the controller of example.com has to remove
 
             wants       1 pod of web:2
                         all old pods gone before the first new one starts (Recreate)
@@ -38,12 +38,12 @@ status: {phase: Running}",
             sees        0 pods, 0 of 1 updated, 0 ready, 0 available
                         replicaset/fin-2 has the current template: wants 1, has 0, 0 available
 
-            in the way  replicaset/fin-2: held by finalizer foregroundDeletion until everything that it owns is gone and finalizer example.com/audit, which whoever runs example.com has to remove (for 2m)
-                        pod/fin-1-a: is being deleted and held by finalizer example.com/hold, which whoever runs example.com has to remove (for 3m)
+            in the way  replicaset/fin-2: held by finalizer foregroundDeletion until everything that it owns is gone and finalizer example.com/audit, which the controller of example.com has to remove (for 2m)
+                        pod/fin-1-a: is being deleted and held by finalizer example.com/hold, which the controller of example.com has to remove (for 3m)
                         deployment/fin: held by finalizer foregroundDeletion until everything that it owns is gone (for 2m)
 
             would help  kubectl patch replicaset/fin-2 -n shop --type=merge -p '{"metadata":{"finalizers":null}}'
-                        removes the finalizer; only if whoever set it is gone for good
+                        removes the finalizer; only if its controller is gone for good
 
             Source: the controllers themselves, at https://here.
         "#]],
@@ -69,7 +69,7 @@ metadata: {name: fin-1-a, namespace: shop, deletionTimestamp: '2026-01-01T11:57:
 spec: {nodeName: node-1}
 status: {phase: Running}",
         expect![[r#"
-            is stuck: 0 of 1 pod updated, 0 available; pod/fin-1-a is being deleted and held by finalizer example.com/hold, which whoever runs example.com has to remove
+            is stuck: 0 of 1 pod updated, 0 available; pod/fin-1-a is being deleted and held by finalizer example.com/hold, which the controller of example.com has to remove
             kubectl patch pod/fin-1-a -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
     );
 }
@@ -86,7 +86,7 @@ kind: ReplicaSet
 metadata: {name: b, namespace: shop, uid: b, ownerReferences: [{uid: a, controller: true}]}
 spec: {replicas: 0}",
         expect![[r#"
-            is being deleted; held by finalizer example.com/hold, which whoever runs example.com has to remove
+            is being deleted; held by finalizer example.com/hold, which the controller of example.com has to remove
             kubectl patch replicaset/a -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
     );
 }

@@ -32,7 +32,7 @@ status:
         expect![[r#"
             resourceclaim/gpus in ml: is allocated and reserved for pod/train
 
-            wants       all devices of class gpu, as an admin beside who has them (big)
+            wants       all devices of class gpu, with admin access beside their users (big)
                         the first that can be had of 1 device of class large (selected by 1 expression); 2 devices of class small (any)
 
             sees        devices gpu.example.com/n1/gpu-0

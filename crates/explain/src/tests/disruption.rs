@@ -62,7 +62,7 @@ fn uncounted_budgets_are_computed() {
         DEPLOYMENT,
         "minAvailable: 1",
         expect![
-            "poddisruptionbudget/web allows no evictions now: 2 pods are healthy and 1 must be, so 1 could be evicted, but nobody has written its status; a drain waits"
+            "poddisruptionbudget/web allows no evictions now: 2 pods are healthy and 1 must be, so 1 could be evicted, but its status has not been written; a drain waits"
         ],
     );
     check(
@@ -201,7 +201,7 @@ fn a_budget_says_how_many_may_go_and_what_keeps_the_others() {
         "maxUnavailable: 50%",
         "disruptionsAllowed: 0",
         expect![[r#"
-        Progressing: allows no evictions: nobody has written its status
+        Progressing: allows no evictions: its status has not been written
         wants at most 50% of its pods unavailable
         sees 2 pods are under it, 1 healthy
         sees its controller has not observed the last change of poddisruptionbudget/web yet (generation 1, observed 0)

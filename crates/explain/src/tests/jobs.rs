@@ -108,7 +108,7 @@ status: {{phase: Failed}}",
     check_verdict(
         &JOB.replace("completions: 4", "suspend: true"),
         expect![[r#"
-            is suspended: it runs when somebody resumes it
+            is suspended: it runs when it is resumed
             kubectl patch job pi --type=merge -p '{"spec":{"suspend":false}}' -n shop"#]],
     );
     check_verdict(

@@ -25,7 +25,7 @@ fn nodes_in_one_sentence() {
         "{unschedulable: true}",
         "status: 'True'",
         expect![[r#"
-        is ready, but takes no new pods: somebody has cordoned it
+        is ready, but cordoned: it takes no new pods
         kubectl uncordon node-1"#]],
     );
     check_node(

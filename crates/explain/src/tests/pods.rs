@@ -118,7 +118,7 @@ metadata: {name: web-1, namespace: shop}
 spec: {nodeName: 'n', readinessGates: [{conditionType: lb.io/ready}], containers: [{name: main}]}
 status: {phase: Running, containerStatuses: [{name: main, ready: true}], conditions: [{type: Ready, status: 'False'}]}",
         expect![[r#"
-            is not ready: its readiness gate lb.io/ready is not true, which somebody outside has to set
+            is not ready: its readiness gate lb.io/ready is not true, which an external controller has to set
             kubectl describe pod web-1 -n shop"#]],
     );
 }
@@ -232,7 +232,7 @@ status: {{phase: Running}}"
     check_verdict(
         &going("[example.com/backup]", "2026-01-01T11:55:00Z"),
         expect![[r#"
-            is being deleted and held by finalizer example.com/backup, which whoever runs example.com has to remove (for 5m30s)
+            is being deleted and held by finalizer example.com/backup, which the controller of example.com has to remove (for 5m30s)
             kubectl patch pod/web-1 -n shop --type=merge -p '{"metadata":{"finalizers":null}}'"#]],
     );
     check_verdict(

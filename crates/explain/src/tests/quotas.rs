@@ -56,12 +56,12 @@ status: {status}"
     };
     check(
         "{}",
-        expect!["nobody has counted yet what is used: until then it limits nothing"],
+        expect!["its usage is not computed yet: until then it limits nothing"],
     );
     check(
         "{hard: {pods: 1}, used: {pods: 1}}",
         expect![
-            "its limits have changed, and the old ones are enforced until somebody has counted"
+            "its limits have changed, and the old ones are enforced until its usage is computed again"
         ],
     );
     check(

@@ -219,7 +219,7 @@ fn says_what_hints_and_policies_do() {
         format!("{asks}{}", slice("")),
         expect![[r#"
         endpointslice-controller.k8s.io publishes 0 ready endpoints in 1 slice
-        trafficDistribution PreferClose asks for hints, and no endpoint has one: clients use all endpoints
+        trafficDistribution PreferClose requests hints, and no endpoint has one: clients use all endpoints
         internalTrafficPolicy is Local: clients in the cluster reach endpoints on the node where they arrive alone: no node has any
         there are no pods in its namespace"#]],
     );
@@ -250,9 +250,9 @@ spec: ";
     super::check(
         &format!("{service} {{ports: [{{port: 80}}]}}"),
         expect![[r#"
-            service/web in shop: has no selector, and nobody has written endpoints for it
+            service/web in shop: has no selector, and no endpoints were written for it
 
-            wants       to send traffic to endpoints that somebody writes
+            wants       to send traffic to endpoints that another controller writes
                         port 80 (TCP) to port 80 of the endpoints
 
             would help  set spec.selector, or create an EndpointSlice with the label kubernetes.io/service-name=web
@@ -286,7 +286,7 @@ fn a_load_balancer_without_an_address_says_so() {
 
             sees        endpointslice-controller.k8s.io publishes 1 ready endpoint in 1 slice
 
-            in the way  service/web: has no external address: whoever serves load balancer class example.com/lb has given none yet
+            in the way  service/web: has no external address: the controller of load balancer class example.com/lb has given none yet
 
             would help  install what serves example.com/lb, or create the service without spec.loadBalancerClass
 
@@ -403,7 +403,7 @@ ports: {ports}"
     };
     assert_eq!(
         told("[]"),
-        "us publishes 1 ready endpoint in 1 slice, without a port: nobody can reach them"
+        "us publishes 1 ready endpoint in 1 slice, without a port: they cannot be reached"
     );
     assert_eq!(
         told("[{port: 80}]"),

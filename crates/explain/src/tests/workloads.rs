@@ -241,7 +241,7 @@ controller: daemonset-controller
 object: {group: apps, kind: DaemonSet, namespace: shop, name: agent, uid: s}
 lines: [{class: waits, reason: OnDelete, what: leaves 2 outdated pods alone until they are deleted}]",
         expect![[r#"
-            leaves 2 outdated pods alone until somebody deletes them (OnDelete)
+            leaves 2 outdated pods alone until a user deletes them (OnDelete)
             kubectl get pods -L controller-revision-hash -n shop"#]],
     );
     check_verdict(
@@ -282,7 +282,7 @@ controller: namespace-controller
 object: {kind: Namespace, name: old}
 lines: [{class: waits, reason: ContentRemains, what: waits until all pods are gone, why: 1 is left}]",
         expect![[r#"
-            namespace/old: deletion is blocked: widget/w held by finalizer widgets.example.com/cleanup, which whoever runs widgets.example.com has to remove
+            namespace/old: deletion is blocked: widget/w held by finalizer widgets.example.com/cleanup, which the controller of widgets.example.com has to remove
 
             wants       to be gone, since 2026-01-01T11:30:00Z (30m ago)
 
@@ -290,21 +290,21 @@ lines: [{class: waits, reason: ContentRemains, what: waits until all pods are go
 
             waits       until all pods are gone: 1 is left
 
-            in the way  widget/w: held by finalizer widgets.example.com/cleanup, which whoever runs widgets.example.com has to remove (for 29m)
+            in the way  widget/w: held by finalizer widgets.example.com/cleanup, which the controller of widgets.example.com has to remove (for 29m)
                         persistentvolumeclaim/data: held by finalizer kubernetes.io/pvc-protection as long as a pod uses it (for 29m)
                         pod/p: is being deleted, but node node-9 does not confirm that it has stopped (for 29m)
                         configmap/c: has not been deleted yet: other kinds come first, or its kind cannot be deleted just now
                         namespace/old: unable to retrieve the complete list of server APIs: metrics.k8s.io/v1beta1 (for 29m)
 
             would help  kubectl patch widget/w -n old --type=merge -p '{"metadata":{"finalizers":null}}'
-                        removes the finalizer; only if whoever set it is gone for good
+                        removes the finalizer; only if its controller is gone for good
 
             Source: the controllers themselves, at https://here.
         "#]],
     );
     check_verdict(
         "{kind: Namespace, metadata: {name: new}}",
-        expect!["is active; nobody has deleted it"],
+        expect!["is active and not deleted"],
     );
 }
 

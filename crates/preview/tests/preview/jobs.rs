@@ -76,7 +76,7 @@ fn a_job_is_followed_to_its_end() {
         &job("[sleep, '5']", 1, "  suspend: true\n"),
         expect![[r#"
             Completes in 0s.
-            job/once in default: suspended: it runs when somebody resumes it"#]],
+            job/once in default: suspended: it runs when it is resumed"#]],
     );
 }
 

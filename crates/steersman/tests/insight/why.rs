@@ -252,7 +252,7 @@ fn a_namespace_whose_deletion_is_blocked() {
     let held =
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [example.com/keep]}}";
     cluster.apply(&CONFIG_MAPS, "old", "held", held);
-    ask(&cluster, &["ns/old"], &["is active; nobody has deleted it"]);
+    ask(&cluster, &["ns/old"], &["is active and not deleted"]);
     cluster.delete(&NAMESPACES, "old");
     ask(
         &cluster,
@@ -430,9 +430,5 @@ spec:
     cluster.apply(&REQUESTS, "", "node", &request);
     let left_out =
         "certificatesigningrequest-approving-controller was not started; --controllers chooses";
-    ask(
-        &cluster,
-        &["csr/node"],
-        &["waits for somebody to approve it", left_out],
-    );
+    ask(&cluster, &["csr/node"], &["waits to be approved", left_out]);
 }

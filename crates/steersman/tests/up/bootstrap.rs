@@ -68,7 +68,7 @@ fn a_kubelet_gets_its_certificates_by_a_token() {
         "--kubeconfig",
         up.kubeconfig().to_str().unwrap(),
     ]);
-    assert!(why.contains("waits for somebody to approve it"), "{why}");
+    assert!(why.contains("waits to be approved"), "{why}");
     let refused = approve(&renewed, "serving").unwrap_err();
     assert!(refused.contains("cannot"), "{refused}");
     approve(&admin, "serving").unwrap();

@@ -408,7 +408,7 @@ fn a_job_of_somebody_else_s_making_is_told_of_and_not_counted() {
         "0 * * * ? | Forbid created=08:59 last=09:00 | 09:30=running?",
         "10:01",
         expect![[r#"
-            - does not count job hello-24394170 as active: somebody else created it, or it was forgotten in a crash
+            - does not count job hello-24394170 as active: another client created it, or a crash came before it was recorded
               Warning UnexpectedJob: Saw a job that the controller did not create or forgot: hello-24394170
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
             ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)

@@ -63,7 +63,7 @@ fn what_can_be_signed_is_and_all_else_says_why_not() {
     );
     check(
         &request(&jane, "example.com/\u{202e}x\n", approved()),
-        "is not signed here: signer \"example.com/\\u{202e}x\\n\" is none of Kubernetes' own",
+        "is not signed here: signer \"example.com/\\u{202e}x\\n\" is not a built-in one",
     );
     check(
         &request(&jane, Signer::KubeletServing.name(), approved()),

@@ -255,8 +255,8 @@ fn every_sentence_reads_well() {
     };
     expect![[r"
         1 pod that is not managed by a controller is not expected
-        counts pod b again at 1970-01-12T13:48:30Z: its eviction was allowed, and nobody has deleted it yet
-        counts pod c again: its eviction was allowed two minutes ago, and nobody deleted it
+        counts pod b again at 1970-01-12T13:48:30Z: its eviction was allowed, and it is not deleted yet
+        counts pod c again: its eviction was allowed two minutes ago, and it was not deleted
         allows no evictions: 2 pods are healthy, 2 must be"]]
     .assert_eq(&lines("max=1 scale=3 unmanaged=a | a b~10 c~200"));
     expect![[r"

@@ -560,7 +560,7 @@ fn every_sentence_reads_well() {
     )));
     expect!["scales its target from 9 to 6: it is outside minReplicas and maxReplicas"]
         .assert_eq(&lines(&run(&hpa, 9, Observed::Nothing, &configuration())));
-    expect!["leaves its target alone: somebody has scaled it to zero"].assert_eq(&lines(&run(
+    expect!["leaves its target alone: it is scaled to zero"].assert_eq(&lines(&run(
         &hpa,
         0,
         Observed::Nothing,

@@ -282,11 +282,11 @@ fn an_update_proceeds_from_the_highest_ordinal_one_by_one() {
     );
     check(
         "replicas=3 parallel | 0:ready,rev=old 1:ready,rev=old 2:running",
-        expect!["- waits: waits until web-2 is available: the update goes on after it"],
+        expect!["- waits: waits until web-2 is available: the update continues after it"],
     );
     check(
         "replicas=3 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,rev=old,gone",
-        expect!["- waits: waits until web-2 is available: the update goes on after it"],
+        expect!["- waits: waits until web-2 is available: the update continues after it"],
     );
     check(
         "replicas=3 parallel | 0:ready,rev=old 1:running,rev=old 2:ready",
@@ -311,7 +311,7 @@ fn an_update_proceeds_from_the_highest_ordinal_one_by_one() {
         expect![[r#"
             delete web-0
             - acts: deletes web-0: it has failed, and is replaced
-            - waits: waits until web-0 is available: the update goes on after it"#]],
+            - waits: waits until web-0 is available: the update continues after it"#]],
     );
 }
 
@@ -515,7 +515,7 @@ fn a_set_of_absurd_size_costs_a_bounded_plan() {
 fn an_update_counts_pods_that_have_been_ready_long_enough() {
     check(
         "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=10",
-        expect!["- waits: waits until web-1 is available: the update goes on after it"],
+        expect!["- waits: waits until web-1 is available: the update continues after it"],
     );
     check(
         "replicas=2 min=30 parallel | 0:ready,rev=old 1:ready,since=30",
@@ -532,7 +532,7 @@ fn an_update_counts_pods_that_have_been_ready_long_enough() {
     check(
         "replicas=3 min=30 partition=1 parallel | 0:ready,rev=old 1:ready,rev=old 2:ready,since=1",
         expect![[r#"
-            - waits: waits until web-2 is available: the update goes on after it
+            - waits: waits until web-2 is available: the update continues after it
             - states: keeps 1 outdated pod: the partition lets ordinals from 1 on be updated"#]],
     );
     check(
