@@ -48,10 +48,6 @@ macro_rules! settings {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Config {
-    /// What schedules are in that name no zone: that of the machine, for whoever runs on one. No flag has it, and
-    /// simulated time is in UTC everywhere.
-    #[serde(skip)]
-    pub local_zone: api::cron::Zone,
     pub kube_cloud_shared: KubeCloudShared,
     pub attach_detach_controller: AttachDetach,
     #[serde(rename = "CSRSigningController")]
@@ -94,7 +90,6 @@ pub struct Config {
 impl Config {
     pub fn read(flags: &impl Flags) -> Config {
         Config {
-            local_zone: api::cron::Zone::UTC,
             kube_cloud_shared: KubeCloudShared::read(flags),
             attach_detach_controller: AttachDetach::read(flags),
             csr_signing_controller: CsrSigning::read(flags),

@@ -101,15 +101,19 @@ impl Cluster {
                 Some(chosen.map_err(Error::Controllers)?)
             }
         };
+        let wall = runtime::clock::wall();
         let clock = match options.tokio_time {
-            true => runtime::clock::following_tokio_from(runtime::clock::wall().now()),
-            false => runtime::clock::wall(),
+            true => {
+                let clock = runtime::clock::following_tokio_from(wall.now());
+                clock.in_zone(wall.zone().clone())
+            }
+            false => wall.clone(),
         };
         let rng = Rng::from_seed(manager::process::random_seed());
         let listener = TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
-        let now = runtime::clock::wall().now().time();
+        let now = wall.now().time();
         let validity = Validity::new(now, clock.now().time(), 1);
         let pki = Pki::generate(&[], validity)?;
         let mut settings = apiserver::Options::in_memory(clock.clone(), rng.fork());

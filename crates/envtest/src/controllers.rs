@@ -62,7 +62,6 @@ pub fn manager(
     server.mount(DECISIONS, answer);
     let transport = server.transport();
     let mut manager = Manager::in_process(transport, options, clock.clone(), rng.fork(), decisions);
-    manager.environment.config.local_zone = api::cron::Zone::of_machine();
     manager.environment.root_ca = keys.root_ca;
     manager.environment.service_account_key = keys.service_account_key.map(String::into_bytes);
     // The server trusts clients of the same authority: what is signed here is good there.

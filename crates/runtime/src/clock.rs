@@ -1,10 +1,11 @@
 //! Where the time comes from.
 
+use api::cron::Zone;
 use api::{Clock, MicroTime, Time};
 
-/// The wall clock: what production runs on.
+/// The wall clock, in the zone of the machine: what production runs on.
 pub fn wall() -> Clock {
-    Clock::new(|| {
+    let read = || {
         #[expect(
             clippy::disallowed_methods,
             reason = "the one place that reads the wall clock"
@@ -14,17 +15,18 @@ pub fn wall() -> Clock {
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
         MicroTime::default().plus(since_epoch)
-    })
+    };
+    Clock::new(read).in_zone(Zone::of_machine())
 }
 
-/// The wall clock, set forward.
+/// The wall clock, set forward, in UTC.
 pub fn wall_ahead(ahead: std::time::Duration) -> Clock {
     let wall = wall();
     Clock::new(move || wall.now().plus(ahead))
 }
 
 /// A clock that starts at `start` and moves with tokio's time, which a test or the simulator may
-/// have paused. Call it inside a runtime.
+/// have paused, in UTC. Call it inside a runtime.
 pub fn following_tokio(start: Time) -> Clock {
     following_tokio_from(start.micro())
 }

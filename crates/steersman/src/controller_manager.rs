@@ -25,8 +25,6 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
         }
         Err(errors) => return fail(&errors),
     };
-    let mut options = options;
-    options.config.controllers.local_zone = api::cron::Zone::of_machine();
     let clock = runtime::clock::wall();
     let logging = Logging::install(&options.logging, clock.clone());
     // Decoding and planning are quick: one thread keeps up with an API server, and a second one only costs

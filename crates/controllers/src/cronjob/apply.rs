@@ -37,7 +37,7 @@ impl CronJobs {
                 Ok(()) => deleted.push(job.metadata.uid.clone()),
                 // The cache has not seen it go.
                 Err(error) if error.is_not_found() => deleted.push(job.metadata.uid.clone()),
-                // Whoever counts them next will try again.
+                // The next count tries again.
                 Err(error) => self.emit(cron_job, failed_delete(&error)),
             }
         }

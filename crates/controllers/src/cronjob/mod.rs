@@ -57,7 +57,6 @@ use self::schedule::{DELTA, Timing, read};
 use crate::Descriptor;
 use crate::oracle::View;
 use crate::workload::Consistency;
-use api::cron::Zone;
 
 pub use invariants::{converged, safe};
 pub use oracle::CronJobOracle;
@@ -75,14 +74,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     actions: &actions::ACTIONS,
     build: Some(|ctx| {
         let workers = ctx.workers(ctx.config.cron_job_controller.concurrent_syncs);
-        Some(controller(ctx, workers, ctx.config.local_zone.clone()).into())
+        Some(controller(ctx, workers).into())
     }),
     ..Descriptor::named("cronjob-controller", "cronjob", "cronjob-controller")
 };
 
-/// `local` is where schedules without a time zone are.
-pub fn controller(context: &Context, workers: usize, local: Zone) -> Controller {
-    let cron_jobs = Arc::new(CronJobs::new(context, local));
+pub fn controller(context: &Context, workers: usize) -> Controller {
+    let cron_jobs = Arc::new(CronJobs::new(context));
     let enqueued = cron_jobs.clone();
     Loop::on_objects::<CronJob>(context, Backoff::DEFAULT)
         .queue("cronjob")
@@ -113,7 +111,6 @@ pub struct CronJobs {
     jobs: Arc<Store<Job>>,
     consistency: Consistency,
     skew: Histogram,
-    local: Zone,
 }
 
 struct Syncs(Arc<CronJobs>);
@@ -125,7 +122,7 @@ impl Reconcile for Syncs {
 }
 
 impl CronJobs {
-    fn new(context: &Context, local: Zone) -> CronJobs {
+    fn new(context: &Context) -> CronJobs {
         let consistency = Consistency::always();
         CronJobs {
             context: context.clone(),
@@ -133,7 +130,6 @@ impl CronJobs {
             jobs: context.informers.store::<Job>(),
             consistency: consistency.of::<CronJob>(context).of::<Job>(context),
             skew: skew(context),
-            local,
         }
     }
 
@@ -156,7 +152,7 @@ impl CronJobs {
     }
 
     fn reschedule(&self, cron_job: &CronJob, queue: &Queue, report: &Report<'_>) {
-        let schedule = match read(cron_job, &self.local) {
+        let schedule = match read(cron_job, self.context.clock.zone()) {
             Ok(schedule) => schedule,
             Err(_) => {
                 let text = &cron_job.spec.schedule;
@@ -193,7 +189,7 @@ impl CronJobs {
             deleted,
             missing: looked_up.missing,
             unread: looked_up.failure.is_some(),
-            local: self.local.clone(),
+            local: self.context.clock.zone().clone(),
         };
         let cron_job = &*snapshot.cron_job;
         // One reading of the clock for everything that is decided.

@@ -9,7 +9,6 @@ use testkit::Lagging;
 
 use super::sync::{cron_job, delete_job, finish, name, pass, status, told, world};
 use crate::cronjob::controller;
-use api::cron::Zone;
 
 // Upstream: TestControllerV2JobAlreadyExistsButNotInActiveStatus.
 #[tokio::test(start_paused = true)]
@@ -123,7 +122,7 @@ async fn a_job_made_by_hand_is_told_of_and_does_not_count() {
 /// A controller that has seen a CronJob and the job that it started an hour ago, and nothing since.
 async fn behind(policy: &str) -> (Lagging, Value) {
     let fields = json!({"schedule": "0 * * * *", "concurrencyPolicy": policy});
-    let build = |context: &_| controller(context, 1, Zone::UTC);
+    let build = |context: &_| controller(context, 1);
     let lagging = crate::lagging::<CronJob>(cron_job(fields), Gates::default(), build).await;
     pass(3601).await;
     let _ = lagging.reconcile("hello").await;
@@ -138,7 +137,7 @@ async fn the_server_is_asked_about_jobs_that_the_cached_status_lacks() {
     let (lagging, _) = behind("Forbid").await;
     // The jobs are newer in the cache than the CronJob.
     lagging.see::<Job>(&name(60)).await;
-    let fresh = controller(&lagging.world.context(), 1, Zone::UTC);
+    let fresh = controller(&lagging.world.context(), 1);
     let key = Key::new("default", "hello");
     let next = fresh.reconcile(&key).await.unwrap();
     assert_eq!(lagging.world.written(), "", "it has started that one");
@@ -155,7 +154,7 @@ async fn the_server_is_asked_about_jobs_that_the_cached_status_lacks() {
 async fn the_server_is_asked_about_jobs_that_the_cache_lacks() {
     let (lagging, job) = behind("Forbid").await;
     lagging.see::<CronJob>("hello").await;
-    let fresh = controller(&lagging.world.context(), 1, Zone::UTC);
+    let fresh = controller(&lagging.world.context(), 1);
     let key = Key::new("default", "hello");
     fresh.reconcile(&key).await.unwrap();
     assert_eq!(lagging.world.written(), "");
@@ -181,7 +180,7 @@ async fn a_job_that_cannot_be_read_is_not_replaced() {
     lagging.see::<Job>(&name(60)).await;
     delete_job(&lagging.world, &name(60)).await;
     pass(3600).await;
-    let fresh = controller(&lagging.world.context(), 1, Zone::UTC);
+    let fresh = controller(&lagging.world.context(), 1);
     let failure = fresh.reconcile(&Key::new("default", "hello")).await;
     assert!(matches!(failure, Err(Error::Client(_))), "{failure:?}");
     assert_eq!(lagging.world.written(), "");

@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 use testkit::World;
 
 use crate::cronjob::controller;
-use api::cron::Zone;
 
 /// A world in which the controller runs.
 pub(super) async fn world() -> (World, Context) {
     let mut world = World::new().await;
     let context = world.context();
-    let running = controller(&context, 5, Zone::UTC).run(world.stop());
+    let running = controller(&context, 5).run(world.stop());
     world.run(running);
     world.start().await;
     (world, context)

@@ -10,7 +10,6 @@ use testkit::World;
 use super::pure;
 use super::sync::{cron_job, name, pass, status, told, world};
 use crate::cronjob::CronJobs;
-use api::cron::Zone;
 
 /// How many seconds after a change of `before` to `after` the CronJob is looked at; none for not at all. It is one second
 /// before the hour, and the last start was a minute before it.
@@ -20,7 +19,7 @@ async fn requeue_after(world: &World, before: Value, after: Value) -> Option<f64
         clock: api::Clock::new(move || start),
         ..world.context()
     };
-    let cron_jobs = CronJobs::new(&context, Zone::UTC);
+    let cron_jobs = CronJobs::new(&context);
     let status = json!({"lastScheduleTime": pure::time("09:59")});
     let cron_job = |spec| pure::cron_job(spec, status.clone(), "09:00").into();
     let queue = Queue::new(Backoff::DEFAULT);
