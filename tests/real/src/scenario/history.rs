@@ -40,7 +40,7 @@ impl History {
     pub(crate) fn start(api: &Api) -> Result<History> {
         let state: Arc<Mutex<State>> = Arc::default();
         let mut paths = vec![("event", "/api/v1/events".to_owned())];
-        for kind in resources::recorded().map(|kind| kind.target) {
+        for kind in resources::recorded().map(|kind| &*kind.target) {
             paths.push((kind, resources::everywhere(kind)?));
         }
         for (kind, path) in paths {

@@ -88,9 +88,9 @@ impl Scenario {
     }
 }
 
-/// The plurals of the kinds that belong to what a scenario has come to.
-pub fn recorded() -> impl Iterator<Item = &'static str> {
-    resources::recorded().map(|kind| kind.plural)
+/// Exceptions from what is recorded that are none any more.
+pub fn stale_exceptions() -> Vec<&'static str> {
+    resources::stale_exceptions()
 }
 
 fn scenario_files() -> Result<Vec<PathBuf>> {

@@ -218,7 +218,10 @@ pub(crate) fn hide_content(kind: &str, object: &mut Value) {
             *value = "set".into();
         }
     }
-    if let (true, Some(held)) = (kind == "csr", object.pointer_mut("/status/certificate")) {
+    if let (true, Some(held)) = (
+        kind == "certificatesigningrequest",
+        object.pointer_mut("/status/certificate"),
+    ) {
         *held = describe_certificate(held.as_str().unwrap_or("")).into();
     }
     if let Some(day) = object.pointer_mut(MARKED_SINCE) {

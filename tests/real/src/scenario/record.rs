@@ -67,7 +67,7 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
     };
     let mut all = Vec::new();
     for kind in resources::recorded().filter(|kind| !kind.namespaced) {
-        let kind = kind.target;
+        let kind = &*kind.target;
         for object in api.list(&resources::collection(kind, "")?)? {
             let Some(name) = own(&object) else {
                 continue;
@@ -80,7 +80,7 @@ fn objects(api: &Api, namespace: &str, names: &Names) -> Result<BTreeMap<String,
     }
     for namespace in &namespaces {
         for kind in resources::recorded().filter(|kind| kind.namespaced) {
-            let kind = kind.target;
+            let kind = &*kind.target;
             let objects = api.list(&resources::collection(kind, namespace)?)?;
             all.extend(objects.into_iter().map(|object| (kind, object)));
         }

@@ -1,221 +1,114 @@
 //! The kinds that scenarios speak of, and their paths.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use anyhow::{Result, bail};
 
-/// A kind that scenarios speak of.
-pub(crate) struct Kind {
-    /// As in a target like `deployment/web`.
-    pub(crate) target: &'static str,
-    /// As in a manifest.
-    kind: &'static str,
-    /// The path of its group.
-    group: &'static str,
-    pub(crate) plural: &'static str,
-    /// Scenarios share a cluster, so objects without a namespace carry the scenario's in front of their names.
-    pub(crate) namespaced: bool,
-    /// What is left of it belongs to what a scenario has come to.
-    recorded: bool,
-}
+use crate::manager;
 
-static KINDS: [Kind; 34] = [
-    Kind::namespaced("deployment", "Deployment", "/apis/apps/v1", "deployments").recorded(),
-    Kind::namespaced("replicaset", "ReplicaSet", "/apis/apps/v1", "replicasets").recorded(),
-    Kind::namespaced(
-        "statefulset",
-        "StatefulSet",
-        "/apis/apps/v1",
-        "statefulsets",
-    )
-    .recorded(),
-    Kind::namespaced("daemonset", "DaemonSet", "/apis/apps/v1", "daemonsets").recorded(),
-    Kind::namespaced(
-        "controllerrevision",
-        "ControllerRevision",
-        "/apis/apps/v1",
-        "controllerrevisions",
-    )
-    .recorded(),
-    Kind::namespaced("job", "Job", "/apis/batch/v1", "jobs").recorded(),
-    Kind::namespaced("cronjob", "CronJob", "/apis/batch/v1", "cronjobs").recorded(),
-    Kind::namespaced(
-        "rc",
-        "ReplicationController",
-        "/api/v1",
-        "replicationcontrollers",
-    )
-    .recorded(),
-    Kind::namespaced("pod", "Pod", "/api/v1", "pods").recorded(),
-    Kind::namespaced(
-        "pvc",
-        "PersistentVolumeClaim",
-        "/api/v1",
-        "persistentvolumeclaims",
-    )
-    .recorded(),
-    Kind::namespaced("configmap", "ConfigMap", "/api/v1", "configmaps").recorded(),
-    Kind::namespaced("secret", "Secret", "/api/v1", "secrets").recorded(),
-    Kind::namespaced("service", "Service", "/api/v1", "services"),
-    Kind::namespaced("endpoints", "Endpoints", "/api/v1", "endpoints").recorded(),
-    Kind::namespaced(
-        "endpointslice",
-        "EndpointSlice",
-        "/apis/discovery.k8s.io/v1",
-        "endpointslices",
-    )
-    .recorded(),
-    Kind::namespaced("quota", "ResourceQuota", "/api/v1", "resourcequotas").recorded(),
-    Kind::namespaced("limitrange", "LimitRange", "/api/v1", "limitranges"),
-    Kind::namespaced(
-        "serviceaccount",
-        "ServiceAccount",
-        "/api/v1",
-        "serviceaccounts",
-    )
-    .recorded(),
-    Kind::namespaced(
-        "hpa",
-        "HorizontalPodAutoscaler",
-        "/apis/autoscaling/v2",
-        "horizontalpodautoscalers",
-    ),
-    Kind::namespaced(
-        "resourceclaim",
-        "ResourceClaim",
-        "/apis/resource.k8s.io/v1",
-        "resourceclaims",
-    )
-    .recorded(),
-    Kind::namespaced(
-        "resourceclaimtemplate",
-        "ResourceClaimTemplate",
-        "/apis/resource.k8s.io/v1",
-        "resourceclaimtemplates",
-    ),
-    Kind::namespaced(
-        "pdb",
-        "PodDisruptionBudget",
-        "/apis/policy/v1",
-        "poddisruptionbudgets",
-    ),
-    Kind::of_cluster("node", "Node", "/api/v1", "nodes").recorded(),
-    Kind::of_cluster("namespace", "Namespace", "/api/v1", "namespaces").recorded(),
-    Kind::of_cluster(
-        "clusterrole",
-        "ClusterRole",
-        "/apis/rbac.authorization.k8s.io/v1",
-        "clusterroles",
-    )
-    .recorded(),
-    Kind::of_cluster("pv", "PersistentVolume", "/api/v1", "persistentvolumes").recorded(),
-    Kind::of_cluster(
-        "storageclass",
-        "StorageClass",
-        "/apis/storage.k8s.io/v1",
-        "storageclasses",
-    ),
-    Kind::of_cluster(
-        "vac",
-        "VolumeAttributesClass",
-        "/apis/storage.k8s.io/v1",
-        "volumeattributesclasses",
-    )
-    .recorded(),
-    Kind::of_cluster(
-        "volumeattachment",
-        "VolumeAttachment",
-        "/apis/storage.k8s.io/v1",
-        "volumeattachments",
-    ),
-    Kind::of_cluster(
-        "csidriver",
-        "CSIDriver",
-        "/apis/storage.k8s.io/v1",
-        "csidrivers",
-    ),
-    Kind::of_cluster(
-        "csr",
-        "CertificateSigningRequest",
-        "/apis/certificates.k8s.io/v1",
-        "certificatesigningrequests",
-    )
-    .recorded(),
-    Kind::of_cluster(
-        "resourceslice",
-        "ResourceSlice",
-        "/apis/resource.k8s.io/v1",
-        "resourceslices",
-    ),
-    Kind::of_cluster(
-        "validatingadmissionpolicy",
-        "ValidatingAdmissionPolicy",
-        "/apis/admissionregistration.k8s.io/v1",
-        "validatingadmissionpolicies",
-    )
-    .recorded(),
-    Kind::of_cluster(
-        "servicecidr",
-        "ServiceCIDR",
-        "/apis/networking.k8s.io/v1",
-        "servicecidrs",
-    )
-    .recorded(),
+/// What is written in the course of decisions about something else.
+const WRITTEN_BESIDE: [&str; 4] = [
+    "controllerrevisions",
+    "endpoints",
+    "endpointslices",
+    "serviceaccounts",
 ];
 
+/// What is decided about and belongs to no record: of these users write all but the status, and scenarios wait for
+/// what that says.
+const NOT_RECORDED: [&str; 5] = [
+    "devicetaintrules",
+    "horizontalpodautoscalers",
+    "poddisruptionbudgets",
+    "podgroups",
+    "services",
+];
+
+/// A kind of the API.
+pub(crate) struct Kind {
+    /// As in a target like `deployment/web`: that of a manifest in lower case.
+    pub(crate) target: String,
+    /// The path of its group and version.
+    path: String,
+    pub(crate) plural: &'static str,
+    /// As in a target like `pvc/data`.
+    short_names: Vec<&'static str>,
+    /// Scenarios share a cluster, so objects without a namespace carry the scenario's in front of their names.
+    pub(crate) namespaced: bool,
+}
+
+/// All kinds, those of the preferred version first. The table is our API server's; scenarios ask kube-apiserver for the
+/// same paths, so that a wrong line fails there.
+static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+    let table = include_str!("../../../../crates/apiserver/src/kinds/table.txt");
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(Kind::read).collect()
+});
+
 impl Kind {
-    const fn namespaced(
-        target: &'static str,
-        kind: &'static str,
-        group: &'static str,
-        plural: &'static str,
-    ) -> Kind {
-        Kind {
-            target,
-            kind,
-            group,
+    /// `autoscaling/v2 HorizontalPodAutoscaler horizontalpodautoscalers hpa all n status`
+    fn read(line: &'static str) -> Option<Kind> {
+        let columns: Vec<&str> = line.split(' ').collect();
+        let [version, kind, plural, short_names, _, flags, _] = columns[..] else {
+            return None;
+        };
+        let root = if version.contains('/') { "apis" } else { "api" };
+        let short_names = short_names.split(',').filter(|name| *name != "-");
+        Some(Kind {
+            target: kind.to_lowercase(),
+            path: format!("/{root}/{version}"),
             plural,
-            namespaced: true,
-            recorded: false,
-        }
+            short_names: short_names.collect(),
+            namespaced: flags.contains('n'),
+        })
     }
 
-    const fn of_cluster(
-        target: &'static str,
-        kind: &'static str,
-        group: &'static str,
-        plural: &'static str,
-    ) -> Kind {
-        let mut of_cluster = Kind::namespaced(target, kind, group, plural);
-        of_cluster.namespaced = false;
-        of_cluster
-    }
-
-    const fn recorded(mut self) -> Kind {
-        self.recorded = true;
-        self
+    fn is(&self, name: &str) -> bool {
+        self.target == name.to_lowercase() || self.short_names.contains(&name)
     }
 }
 
-/// What the final state of a scenario consists of.
+/// The plurals of what controllers decide about as long as nobody turns a feature on.
+fn decided() -> BTreeSet<&'static str> {
+    let acting = manager::ours().iter().filter(|one| one.acts_by_default());
+    let decided = acting.flat_map(|one| &one.decides_about);
+    decided.map(|resource| manager::plural(resource)).collect()
+}
+
+/// What the final state of a scenario consists of: whatever the controllers write.
 pub(crate) fn recorded() -> impl Iterator<Item = &'static Kind> {
-    KINDS.iter().filter(|kind| kind.recorded)
+    let mut plurals = decided();
+    plurals.extend(WRITTEN_BESIDE);
+    plurals.retain(|plural| !NOT_RECORDED.contains(plural));
+    plurals.into_iter().map(|plural| {
+        let found = KINDS.iter().find(|kind| kind.plural == plural);
+        found.unwrap_or_else(|| panic!("the table has no {plural}"))
+    })
+}
+
+pub(super) fn stale_exceptions() -> Vec<&'static str> {
+    let decided = decided();
+    let unknown = NOT_RECORDED.into_iter().filter(|it| !decided.contains(it));
+    let needless = WRITTEN_BESIDE.into_iter().filter(|it| decided.contains(it));
+    unknown.chain(needless).collect()
 }
 
 fn find(kind: &str) -> Option<&'static Kind> {
-    let mut all = KINDS.iter();
-    all.find(|known| known.target == kind || known.kind == kind)
+    KINDS.iter().find(|known| known.is(kind))
 }
 
 /// The path of all objects of a kind in a namespace, or of a kind that has none.
 pub(crate) fn collection(kind: &str, namespace: &str) -> Result<String> {
     let Some(known) = find(kind) else {
-        let targets: Vec<&str> = KINDS.iter().map(|known| known.target).collect();
+        let targets: Vec<&str> = KINDS.iter().map(|known| &*known.target).collect();
         let targets = targets.join(", ");
-        bail!("scenarios know no kind {kind:?}; there are: {targets}");
+        bail!("there is no kind {kind:?} in the API; there are: {targets}");
     };
-    let Kind { group, plural, .. } = known;
+    let Kind { path, plural, .. } = known;
     Ok(match known.namespaced {
-        true => format!("{group}/namespaces/{namespace}/{plural}"),
-        false => format!("{group}/{plural}"),
+        true => format!("{path}/namespaces/{namespace}/{plural}"),
+        false => format!("{path}/{plural}"),
     })
 }
 
@@ -225,10 +118,9 @@ pub(crate) fn everywhere(kind: &str) -> Result<String> {
     Ok(path.replace("/namespaces//", "/"))
 }
 
-/// The name of a kind in paths; its own where scenarios do not know it.
+/// The name of a kind in paths; its own where the API has no such kind.
 pub(crate) fn plural(kind: &str) -> &str {
-    let mut known = KINDS.iter().filter(|known| known.target == kind);
-    known.next().map_or(kind, |known| known.plural)
+    find(kind).map_or(kind, |known| known.plural)
 }
 
 /// The path of a target like `deployment/web`, or `far:deployment/web` in the scenario's second namespace
@@ -261,6 +153,14 @@ mod tests {
                 "/apis/apps/v1/namespaces/n/deployments/web",
             ),
             ("pod/web-0", "/api/v1/namespaces/n/pods/web-0"),
+            (
+                "pvc/data",
+                "/api/v1/namespaces/n/persistentvolumeclaims/data",
+            ),
+            (
+                "hpa/web",
+                "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers/web",
+            ),
             ("node/a", "/api/v1/nodes/n-a"),
             ("namespace/far", "/api/v1/namespaces/n-far"),
             ("far:pod/web-0", "/api/v1/namespaces/n-far/pods/web-0"),
