@@ -1,7 +1,7 @@
 //! All controllers of kube-controller-manager, in upstream's order of registration.
 //!
-//! Those that are built have their descriptor in their own folder. The others are names, because operators' manifests
-//! name them: to build one means to replace its line here by its folder's.
+//! Those that are built have their descriptor in their own folder. The others are names of cloud providers' controllers,
+//! because operators' manifests name them.
 
 use crate::descriptor::Descriptor;
 

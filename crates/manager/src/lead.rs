@@ -1,6 +1,6 @@
 //! From a process that is ready to the last released lease.
 //!
-//! Caches fill and the lease is contended for; whoever leads runs the controllers. On a stop the
+//! Caches fill and the lease is contended for; the leader runs the controllers. On a stop the
 //! controllers finish first, then the lease goes to another, then the last events go out.
 
 use std::convert::Infallible;
@@ -124,7 +124,7 @@ async fn lead(process: &Process, election: Election, selected: Selected, health:
         None => transport,
     });
     let manager = manager(process, &identities, selected);
-    if manager.has("garbage-collector-controller") {
+    if manager.has(controllers::garbage_collector::DESCRIPTOR.name) {
         register_graph(&process.router, manager.environment.collector.graph());
     }
     let caches = Arc::clone(&manager.environment.informers);
@@ -156,7 +156,7 @@ async fn show_running(health: &Health, mut started: watch::Receiver<Started>) ->
             health.add(name, &[Endpoint::Healthz], || Ok(()));
         }
         if started.changed().await.is_err() {
-            // Whoever told is gone, and all that ran with it.
+            // The sender is dropped, and all that ran with it.
             std::future::pending::<Infallible>().await;
         }
     }
@@ -517,12 +517,13 @@ mod tests {
             ("ttl-controller", "kube-controller-manager"),
             ("cronjob-controller", "cloud-controller-manager"),
         ];
-        check(&["--enable-leader-migration"], &leaders, (49, Some(2)));
-        check(&[], &leaders, (52, None));
+        let all = controllers::ALL.len();
+        check(&["--enable-leader-migration"], &leaders, (all - 3, Some(2)));
+        check(&[], &leaders, (all, None));
         check(
             &["--enable-leader-migration", "--leader-elect=false"],
             &leaders,
-            (52, None),
+            (all, None),
         );
     }
 }
