@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::kinds::{CronJob, Job, Phase, Pod};
+use api::kinds::{Job, Phase, Pod};
 use api::{Key, Meta, MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
@@ -131,9 +131,8 @@ impl Oracle for JobOracle {
     fn end_state(&self, world: &World) -> Vec<String> {
         let mut lines = Vec::new();
         for job in world.store::<Job>().list() {
-            // Which runs of a CronJob are left is a matter of time, and faults take some.
-            let owner = job.metadata.controller();
-            if owner.is_some_and(|owner| *owner.kind == *CronJob::TYPE.kind) {
+            // Which of an owner's jobs are left is a matter of time, and faults take some.
+            if job.metadata.controller().is_some() {
                 continue;
             }
             let end = job.finished().map_or("waits", |end| &*end.type_);
