@@ -4,6 +4,7 @@
 //! these as JSON, and `steersman why`, `preview` and the dashboard read the same types back. Nobody parses a
 //! sentence: what a program needs to know stands in a field.
 
+pub mod controllers;
 pub mod reasons;
 
 use std::borrow::Cow;

@@ -5,6 +5,7 @@ mod cleaning;
 
 use api::Resource;
 use api::decision::Line;
+use api::decision::controllers::{CSR_APPROVING, CSR_CLEANER, CSR_SIGNING};
 use api::decision::reasons::{CANNOT_SIGN, FORBIDDEN, MALFORMED, NO_AUTHORITY};
 use api::kinds::{CertificateSigningRequest, ClusterRole};
 use serde_json::Value;
@@ -24,10 +25,6 @@ const SIGNERS: [&str; 4] = [
     "kubernetes.io/legacy-unknown",
 ];
 
-/// The controller that signs for them, and the one that approves what kubelets ask for.
-const SIGNING: &str = "certificatesigningrequest-signing-controller";
-const CLEANING: &str = "certificatesigningrequest-cleaner-controller";
-const APPROVING: &str = "certificatesigningrequest-approving-controller";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
 /// More subjects than this need not be named.
@@ -59,10 +56,10 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     draft.sees(format!("asked by {}", text(request, "/spec/username")));
     if let Some((at, why)) = cleaning::deleted_at(request) {
         let when = relative(at, facts.now);
-        draft.sees(match facts.off(CLEANING) {
+        draft.sees(match facts.off(CSR_CLEANER) {
             Some(off) => format!(
                 "is old from {at} on ({when}; {why}), and no controller that deletes it runs here: {}",
-                off.why(CLEANING)
+                off.why(CSR_CLEANER)
             ),
             None => format!("is deleted at {at} ({when}) or within an hour after: {why}"),
         });
@@ -106,9 +103,9 @@ fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
     } else if let Some(line) = decided(facts, &[NO_AUTHORITY, CANNOT_SIGN, MALFORMED]) {
         let verdict = format!("is approved, and {}", sentence(&line));
         (line.why.to_string(), verdict, hint(&line))
-    } else if let Some(off) = facts.off(SIGNING) {
+    } else if let Some(off) = facts.off(CSR_SIGNING) {
         let verdict = "is approved, and no controller that signs runs here".to_owned();
-        (off.why(SIGNING), verdict, starts(off))
+        (off.why(CSR_SIGNING), verdict, starts(off))
     } else {
         return draft.conclude(State::Progressing, "is approved, and waits to be signed");
     };
@@ -125,7 +122,7 @@ fn stuck(facts: &Facts, why: String, verdict: String, draft: &mut Draft<'_>) {
 fn starts(off: Off) -> Option<Help> {
     crate::help::hint(match off {
         Off::Standby => "name the manager that leads by --manager".to_owned(),
-        Off::LeftOut => format!("start the controllers with {SIGNING} among --controllers"),
+        Off::LeftOut => format!("start the controllers with {CSR_SIGNING} among --controllers"),
         // A stand-in for kube-apiserver has no such flags, and no key of its clients' authority.
         Off::Skipped => "run `steersman controller-manager` with the CA of --cluster-signing-cert-file and --cluster-signing-key-file".to_owned(),
     })
@@ -134,7 +131,9 @@ fn starts(off: Off) -> Option<Help> {
 /// What the signing controller said last, if it is one of these.
 fn decided(facts: &Facts, reasons: &[&str]) -> Option<Line> {
     let decided = facts.decisions_about(&facts.object);
-    let signing = decided.iter().find(|decided| decided.controller == SIGNING);
+    let signing = decided
+        .iter()
+        .find(|decided| decided.controller == CSR_SIGNING);
     let last = signing?.decisions.last()?;
     let mut lines = last.lines.iter();
     lines.find(|line| reasons.contains(&&*line.reason)).cloned()
@@ -173,21 +172,21 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
     draft.conclude(State::Stuck, "waits to be approved");
     let name = text(&facts.object, "/metadata/name");
     if signer == KUBELET_CLIENT
-        && let Some(off) = facts.off(APPROVING)
+        && let Some(off) = facts.off(CSR_APPROVING)
     {
         draft.sees(format!(
             "no controller that approves what kubelets ask for runs here: {}",
-            off.why(APPROVING)
+            off.why(CSR_APPROVING)
         ));
     }
     if !SIGNERS.contains(&signer) {
         draft.sees(format!(
             "signer {signer} is not a built-in one: another controller has to sign it then"
         ));
-    } else if let Some(off) = facts.off(SIGNING) {
+    } else if let Some(off) = facts.off(CSR_SIGNING) {
         draft.sees(format!(
             "no controller that signs it then runs here: {}",
-            off.why(SIGNING)
+            off.why(CSR_SIGNING)
         ));
     }
     let approvers = approvers::of(facts, signer, name);

@@ -1,6 +1,7 @@
 //! Claims and volumes: what they are bound to, and who uses them.
 
 use api::Resource;
+use api::decision::controllers::PERSISTENT_VOLUME_BINDER_EVENTS;
 use api::decision::{Class, Line, reasons};
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod};
 use serde_json::Value;
@@ -98,7 +99,7 @@ fn provisioning_failure(facts: &Facts) -> Option<&str> {
             text(event, "/source/component"),
             text(event, "/reportingComponent"),
         ];
-        by.contains(&"persistentvolume-controller")
+        by.contains(&PERSISTENT_VOLUME_BINDER_EVENTS)
     };
     let failure = failures.into_iter().find(|event| !by_binder(event))?;
     Some(text(failure, "/message"))
@@ -187,8 +188,8 @@ pub(crate) fn unattached(facts: &Facts, pod: &Value) -> Option<Unattached> {
         }
         let is_passing = match &*line.reason {
             reasons::MULTI_ATTACH => line.until.is_some(),
-            reasons::NOT_ATTACHED | reasons::ATTACH_FAILS => false,
-            _ => true,
+            reasons::ATTACHES | reasons::WAITS_FOR_ATTACH | reasons::WAITS_FOR_DETACH => true,
+            _ => false,
         };
         return Some(Unattached {
             why: reason(line, facts.now),

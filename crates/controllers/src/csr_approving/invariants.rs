@@ -23,7 +23,7 @@ impl Oracle for ApprovingOracle {
     }
 }
 
-/// What a kubelet asked for is approved, if whoever asked for it may do everything.
+/// A kubelet's request is approved, if its requester may do everything.
 pub fn converged(request: &CertificateSigningRequest) -> Verdict {
     let mut groups = request.spec.groups.iter();
     let is_permitted = groups.any(|group| *group == "system:masters");

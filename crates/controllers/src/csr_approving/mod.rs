@@ -1,7 +1,7 @@
 //! Approves what kubelets ask for. A small controller.
 //!
 //! **Converges**: every CertificateSigningRequest by which a kubelet asks for its certificate as a client is approved, if
-//! whoever asks may `create` `certificatesigningrequests/selfnodeclient` (the certificate is for themselves) or
+//! the requester may `create` `certificatesigningrequests/selfnodeclient` (the certificate is for themselves) or
 //! `certificatesigningrequests/nodeclient` (for a node).
 //!
 //! **Triggers**: any change of a request; what was recognized and not permitted is tried again, later each time.
@@ -22,7 +22,7 @@ mod tests;
 use std::sync::Arc;
 
 use api::conditions::{Condition, ConditionStatus};
-use api::decision::Line;
+use api::decision::{Line, controllers};
 use api::kinds::{
     CERTIFICATE_APPROVED, CertificateSigningRequest, CertificateSigningRequestStatus,
 };
@@ -48,7 +48,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     oracle: Some(|| Box::<ApprovingOracle>::default()),
     actions: &actions::ACTIONS,
     ..Descriptor::named(
-        "certificatesigningrequest-approving-controller",
+        controllers::CSR_APPROVING,
         "csrapproving",
         "certificate-controller",
     )
@@ -106,7 +106,7 @@ impl Reconcile for ApprovingController {
 }
 
 impl ApprovingController {
-    /// May whoever asked have it without being asked themselves?
+    /// May the requester have it by a SubjectAccessReview?
     async fn is_allowed(
         &self,
         request: &CertificateSigningRequest,

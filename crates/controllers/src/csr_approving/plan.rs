@@ -17,7 +17,7 @@ pub enum Recognized {
 /// What comes next for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Whether whoever asks is permitted one of these, in this order.
+    /// Whether the requester is permitted one of these, in this order.
     Ask(Vec<Recognized>),
     Leave(Reason),
 }

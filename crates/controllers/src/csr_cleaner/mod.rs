@@ -21,7 +21,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::decision::Line;
+use api::decision::{Line, controllers};
 use api::kinds::CertificateSigningRequest;
 use api::{ObjectId, Resource};
 use client::DeleteOptions;
@@ -42,7 +42,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     oracle: Some(|| Box::<CleanerOracle>::default()),
     actions: &actions::ACTIONS,
     ..Descriptor::named(
-        "certificatesigningrequest-cleaner-controller",
+        controllers::CSR_CLEANER,
         "csrcleaner",
         "certificate-controller",
     )

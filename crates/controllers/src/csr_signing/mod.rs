@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::conditions::{Condition, ConditionStatus};
-use api::decision::{Line, reasons};
+use api::decision::{Line, controllers, reasons};
 use api::kinds::{CERTIFICATE_FAILED, CertificateSigningRequest, CertificateSigningRequestStatus};
 use api::{Istr, Key, ObjectId, Resource, Rng};
 use base64::Engine;
@@ -68,7 +68,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     oracle: Some(|| Box::<SigningOracle>::default()),
     actions: &actions::ACTIONS,
     ..Descriptor::named(
-        "certificatesigningrequest-signing-controller",
+        controllers::CSR_SIGNING,
         "csrsigning",
         "certificate-controller",
     )

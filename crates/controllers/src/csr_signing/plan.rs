@@ -68,7 +68,7 @@ pub fn next_step(
     }
 }
 
-/// Why a request gets no certificate, whoever approves it.
+/// Why a request gets no certificate, approved or not.
 enum Unsignable {
     /// In the signer's words.
     Forbidden(String),

@@ -49,7 +49,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::decision::{Line, reasons};
+use api::decision::{Line, controllers, reasons};
 use api::kinds::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
 use api::{Istr, Key, ObjectId, Resource};
 use runtime::controller::Tick;
@@ -74,7 +74,7 @@ use crate::storage::latest::Latest;
 pub use oracle::BinderOracle;
 
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    component: "persistentvolume-controller",
+    component: controllers::PERSISTENT_VOLUME_BINDER_EVENTS,
     caches: &[
         View::of::<PersistentVolume>(),
         View::of::<PersistentVolumeClaim>(),

@@ -20,8 +20,8 @@ const TELLS_EVERY: Duration = Duration::from_secs(10);
 
 /// Who approves and signs what kubelets request.
 const SIGNERS: [&str; 2] = [
-    "certificatesigningrequest-approving-controller",
-    "certificatesigningrequest-signing-controller",
+    controllers::csr_approving::DESCRIPTOR.name,
+    controllers::csr_signing::DESCRIPTOR.name,
 ];
 
 /// Who gives the nodes their certificates.
