@@ -110,7 +110,7 @@ impl Identities {
         };
         let own = self.own(COMPONENT);
         match ensure_account(&own, account).await {
-            // A standby may not write, and an API server may be away for a moment: whoever asks for the
+            // A standby may not write, and an API server may be away for a moment: a request for the
             // token makes sure of the account again.
             Err(error) if error.is_transport() => {
                 debug!(

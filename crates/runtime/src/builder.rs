@@ -146,7 +146,7 @@ impl<O, K: LoopKey> Loop<O, K> {
         })
     }
 
-    /// The reconciler reads this kind, and nobody is woken by it.
+    /// The reconciler reads this kind; its changes enqueue nothing.
     #[must_use]
     pub fn reads<C: Resource>(mut self) -> Loop<O, K> {
         self.waits_for

@@ -138,7 +138,7 @@ pub struct Controller<K = Key> {
     pub workers: usize,
     /// A key that failed this often is dropped until it changes again.
     pub retries_max: Option<u32>,
-    /// A key that is done comes back after this long, whatever happens.
+    /// A key that is done is requeued after this long, whatever happens.
     pub period: Option<Duration>,
     /// Caches that have to be complete before the first reconcile.
     pub waits_for: Vec<Synced>,
@@ -147,7 +147,7 @@ pub struct Controller<K = Key> {
     pub repeats: Repeats<K>,
     /// The object that a key names, if keys of this loop name objects.
     pub object: Option<ObjectOf<K>>,
-    /// Who tells users of a controller that undoes itself.
+    /// Emits events about a controller that undoes its own changes.
     pub recorder: Option<Recorder>,
     pub clock: Clock,
 }
@@ -209,7 +209,7 @@ const STALE_RETRY: Duration = Duration::from_millis(20);
 const UNANSWERED_RETRY: Duration = Duration::from_secs(10);
 
 impl<K: LoopKey> Controller<K> {
-    /// A loop of one worker that nobody measures and whose decisions nobody asks about: for what is no controller of
+    /// A loop of one worker without metrics and decisions: for what is no controller of
     /// ours, such as a simulated kubelet.
     pub fn plain(
         name: &'static str,
@@ -418,7 +418,7 @@ impl<K: LoopKey> Controller<K> {
     }
 }
 
-/// A conflict or two are daily business. What goes on failing is told the fourth time in a row, and then ever more
+/// A conflict or two are normal. A reconcile that keeps failing is logged the fourth time in a row, and then ever more
 /// rarely: a log shows it, and is not filled by it.
 fn is_worth_a_line(failures: u32) -> bool {
     failures > 2 && failures.is_power_of_two()

@@ -23,7 +23,7 @@ pub struct Decisions {
     listener: Option<Listener>,
 }
 
-/// Hears of every decision that is not the one before it again: the controller, the object, when, and
+/// Called with every decision that differs from the one before: the controller, the object, when, and
 /// the lines.
 pub type Listener = Arc<dyn Fn(&'static str, &ObjectId, MicroTime, &[Line]) + Send + Sync>;
 
@@ -40,7 +40,7 @@ const BYTES_PER_DECISION: usize = 2048;
 const BYTES_PER_FAILURE: usize = 512;
 
 /// All text together: an idle process has 12 MB in all, a busy one must not spend more than a few
-/// on its memoirs.
+/// on its history.
 const BYTES: usize = 4 * 1024 * 1024;
 
 /// Who decided about what. The uid tells a recreated object from its namesake.
@@ -65,7 +65,7 @@ impl Decisions {
         }
     }
 
-    /// The same, and somebody listens: the record forgets, who listens need not.
+    /// The same with a listener, which sees every decision: the record is bounded.
     #[must_use]
     pub fn heard_by(mut self, listener: Listener) -> Decisions {
         self.listener = Some(listener);
@@ -148,7 +148,7 @@ impl Decisions {
         last.failure = failure.map(|text| Arc::from(&*shortened(text)));
     }
 
-    /// What anybody decided about objects that fit, by controller.
+    /// All decisions about objects that match, by controller.
     pub fn about(&self, fits: impl Fn(&str, &ObjectId) -> bool) -> Vec<Decided> {
         let inner = self.inner.lock();
         let mut found: Vec<Decided> = inner
@@ -305,7 +305,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// As much of a message as is kept; that it goes on is to be seen.
+/// As much of a message as is kept, with an ellipsis where it is cut.
 fn shortened(text: &str) -> Cow<'_, str> {
     match text.len() <= BYTES_PER_FAILURE {
         true => Cow::Borrowed(text),

@@ -48,7 +48,7 @@ pub async fn run(speed: Speed, stop: Stop) {
     }
 }
 
-/// Says how much real time has passed, until nobody listens.
+/// Sends how much real time has passed, until the receiver is dropped.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is where real time becomes virtual"

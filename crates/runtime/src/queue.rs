@@ -38,7 +38,7 @@ struct State<T> {
     closed: bool,
     /// Workers that found nothing. Who adds something wakes one of them, if there is one.
     waiting: usize,
-    /// When one of those who wait will look at what is delayed: the others need no timer of their own.
+    /// When one of the waiting workers checks the delayed keys: the others need no timer of their own.
     watched_until: Option<Instant>,
 }
 
@@ -263,7 +263,7 @@ pub struct Contents<T> {
 }
 
 impl<T: Clone + Eq + Hash + Ord + Display + Send + 'static> Queue<T> {
-    /// Measures this queue under `name`: what is in it, and what comes.
+    /// Measures this queue under `name`: depth, adds and latencies.
     pub fn measure(self: &Arc<Self>, metrics: &Metrics, name: &str) {
         let handle = metrics.queue(name);
         let queue = Arc::downgrade(self);
@@ -291,7 +291,7 @@ impl<T: Clone + Eq + Hash + Ord + Display> Queue<T> {
             in_words(state.items.keys()),
             in_words(state.limiter.failing()),
         );
-        // What is delayed is no pending work: whoever looks again at what is gone finds that out.
+        // Delayed keys are no pending work: their sync finds out that the object is gone.
         Pending {
             busy,
             failing,
@@ -365,7 +365,7 @@ impl<T: Clone + Eq + Hash + Ord> State<T> {
         (again, worked)
     }
 
-    /// Whether something becomes due before anybody will look.
+    /// Whether a delayed key becomes due before a worker checks.
     fn is_unwatched(&self) -> bool {
         let (due, watched) = (self.delayed.next_due(), self.watched_until);
         due.is_some_and(|due| watched.is_none_or(|watched| due < watched))

@@ -73,7 +73,7 @@ const NAMING_WINDOW: Duration = Duration::from_millis(500);
 /// As many are enough once a key was made to wait: it does not get the benefit of the doubt again after each wait.
 const NAMING_SYNCS_ON_STRIKES: usize = 4;
 
-/// The first wait, doubled with each round that follows, and the longest: whoever fixes the cause sees an effect soon.
+/// The first wait, doubled with each round that follows, and the longest: a fix of the cause shows soon.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -126,7 +126,7 @@ impl History {
         known.is_some_and(|(uid, wanted)| *uid != object.uid || *wanted < object.wanted())
     }
 
-    /// Forgets everything if somebody else has changed the object, and takes down what our own writes made of it.
+    /// Forgets everything if another client has changed the object, and notes what our own writes made of it.
     fn follow(&mut self, object: Option<&State>, writes: &[Write]) {
         let Some(object) = object else { return };
         if self.is_changed_by_others(object) {
@@ -396,7 +396,7 @@ mod tests {
         );
     }
 
-    /// What a sync of a set does that is told to have ever other sizes: it creates and deletes the same pods.
+    /// The sync of a set whose size others keep changing: it creates and deletes the same pods.
     fn resize(repeats: &Repeats<&'static str>, object: &State) -> Option<Hold> {
         let created = repeats.note(&"a", Some(object), &[create(1)]);
         created.or(repeats.note(&"a", Some(object), &[delete(1)]))
@@ -409,7 +409,7 @@ mod tests {
             assert_eq!(resize(&repeats, &state(generation, 0)), None);
             later(10).await;
         }
-        // A kind without generations: any change of somebody else counts.
+        // A kind without generations: any change by another client counts.
         for revision in 1..200 {
             let object = State {
                 uid: "service".into(),

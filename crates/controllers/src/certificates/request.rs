@@ -123,7 +123,7 @@ impl Request {
         Ok(())
     }
 
-    /// Whoever sent it has the private key.
+    /// Its sender has the private key.
     pub fn verify_signature(&self) -> Result<(), MalformedRequest> {
         let parsed = read(&self.der)?;
         let verified = keys::verify_request(&parsed);

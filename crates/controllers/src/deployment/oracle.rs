@@ -102,7 +102,7 @@ impl Oracle for DeploymentOracle {
                 pods: &pods.collect::<Vec<_>>(),
                 gates: world.run.gates,
                 now: world.now(),
-                // Whoever leads anew gives every rollout no more time: the condition says since when it counts.
+                // A new leader gives every rollout no more time: the condition says since when it counts.
                 progressed_at: progressed_at.plus(world.delay()),
             };
             if world.is_namespace_alive(&meta.namespace) {

@@ -76,7 +76,7 @@ impl Reconcile for StalePods {
 }
 
 impl StalePods {
-    /// On top of what was read: whoever announces it anew in between is right.
+    /// On top of what was read: a newer announcement wins.
     async fn take_back(&self, pod: &Pod, now: MicroTime) -> Result<(), client::Error> {
         let meta = &pod.metadata;
         let mut condition = json!({

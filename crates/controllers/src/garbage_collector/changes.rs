@@ -133,7 +133,7 @@ impl Graph {
         to_enqueue
     }
 
-    /// Whoever is seen is not gone, whatever was said before: a server that was restored from a backup has objects
+    /// An owner that is observed is not absent, whatever was said before: a server that was restored from a backup has objects
     /// again that were deleted. Upstream takes them for gone until it is started anew, and may collect what is theirs.
     fn note_present(&mut self, kind: KindNumber, seen: &Meta) {
         if self.absent.has_any_name_of(&seen.uid) {

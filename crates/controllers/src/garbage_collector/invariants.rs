@@ -24,7 +24,7 @@ impl Oracle for GarbageCollectorOracle {
         } else if let Some(meta) = change.meta_before().filter(orphans)
             && !change.is_by(DESCRIPTOR.name)
         {
-            // UPSTREAM: whoever deletes it once more, with another policy, takes the finalizer away: the last word counts.
+            // UPSTREAM: a second deletion with another policy takes the finalizer away: the last one counts.
             self.orphaned_at.remove(&meta.uid);
         }
     }

@@ -41,7 +41,7 @@ fn autoscale(draw: &Draw<'_>) -> Vec<UserAction> {
         UserAction::create::<Deployment>(draw.namespace, &name, target),
         UserAction::create::<HorizontalPodAutoscaler>(draw.namespace, &name, fields),
     ];
-    // Whoever scales to zero turns autoscaling off.
+    // Scaling to zero turns autoscaling off.
     if draw.rng.chance(4) {
         let zero = json!({"spec": {"replicas": 0}});
         let what = "scales to zero";

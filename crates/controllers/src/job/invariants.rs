@@ -158,7 +158,7 @@ pub fn goes_forward(before: &Job, after: &Job) -> Result<(), String> {
     }
 }
 
-/// A success is written down before the finalizer is removed from the pod that has it: whoever dies in between can still count it.
+/// A success is written down before the finalizer is removed from the pod that has it: after a crash in between it can still be counted.
 /// Of an indexed job the index is enough.
 pub fn finalizer_removed(job: &Job, pod: &Pod) -> Result<(), String> {
     let is_success = pod.status.phase == Phase::Succeeded;

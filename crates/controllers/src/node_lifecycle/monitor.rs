@@ -171,7 +171,7 @@ impl Lifecycle {
             None => (node, None),
         };
         if is_new && health.said == ConditionStatus::Unknown {
-            // Whoever wrote that may have ended before its pods were marked, and no kubelet marks them.
+            // The manager that wrote that may have ended before its pods were marked, and no kubelet marks them.
             self.memory().unmarked.insert(name.clone());
         }
         if health.says.is_some() {

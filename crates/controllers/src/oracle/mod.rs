@@ -39,7 +39,7 @@ pub trait Oracle: Send {
         Vec::new()
     }
 
-    /// Notes what later checks need to know. Called for every change, whoever made it, before anything is checked.
+    /// Notes what later checks need to know. Called for every change by any client, before anything is checked.
     fn observe(&mut self, _world: &World, _change: &Change) {}
 
     /// The server has lost changes: who was dead may live again.

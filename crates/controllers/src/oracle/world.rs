@@ -338,7 +338,7 @@ impl World {
         (self.run.unacknowledged)(owner)
     }
 
-    /// The generation that whoever leads has surely seen: what was observed by one manager says nothing about what
+    /// The generation that the leader has surely seen: what was observed by one manager says nothing about what
     /// another has seen.
     pub fn surely_observed(&self, observed: i64) -> i64 {
         if self.run.is_contended { 0 } else { observed }

@@ -282,7 +282,7 @@ pub fn passed_over(
     unsuitable(volume, claim, selector, gates)
 }
 
-/// What of a volume does not suit a claim, whoever it is kept for.
+/// What of a volume does not suit a claim, whichever claim it is kept for.
 fn unsuitable(
     volume: &PersistentVolume,
     claim: &PersistentVolumeClaim,

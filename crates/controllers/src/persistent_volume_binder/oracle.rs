@@ -77,7 +77,7 @@ impl Oracle for BinderOracle {
     }
 
     fn may_stay(&self, world: &World, plural: &str, meta: &Meta) -> bool {
-        // Whoever is to delete it may not be there, and a volume in use is kept.
+        // Its deleter may not run, and a volume in use is kept.
         let volume = world.store::<PersistentVolume>().find("", &meta.name);
         plural == PersistentVolume::TYPE.plural
             && volume.is_some_and(|volume| volume.status.phase == "Bound")

@@ -160,7 +160,7 @@ impl Reconcile for Answers {
         let line = Line::acts("Answers", answer.message());
         report.decide(ObjectId::of(&*request), [line]);
         let meta = &request.metadata;
-        // Whoever has answered meanwhile has done so once and for all.
+        // Another answer in the meantime is final.
         let body = json!({
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version.to_string()},
             "status": answer.status(self.context.clock.now().time()),

@@ -182,7 +182,7 @@ pub fn converged<K: ReplicaOwner>(
     reported(owner, pods, gates, now)
 }
 
-/// The status counts the pods as they are, and complains of nothing: whoever has all its pods has no failure to report.
+/// The status counts the pods as they are, and reports no failure: a set with all its pods has none.
 fn reported<K: ReplicaOwner>(
     owner: &K,
     pods: &[Arc<Pod>],

@@ -32,7 +32,7 @@ pub async fn create(client: &Client, namespace: &str, body: String) -> Result<Cr
     })
 }
 
-/// The uid of whoever has this name now.
+/// The uid of the object with this name now.
 pub async fn look_up(
     client: &Client,
     kind: &ResourceType,

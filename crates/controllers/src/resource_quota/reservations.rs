@@ -46,7 +46,7 @@ impl Reservations {
         let held = all.entry(quota.key()).or_insert(Reservation {
             reserved: first,
             previous: first,
-            // Whoever led before us may have counted just now.
+            // The leader before us may have counted just now.
             counted: first,
             waits_since: None,
         });

@@ -68,7 +68,7 @@ fn conflicting_pods_of_a_volume_get_one_event_each() {
     assert_eq!(volumes.pods_of_driver("d").len(), 3);
     volumes.remove(&Key::new("ns", "two"));
     assert_eq!(volumes.conflicts().len(), 2);
-    // Whoever changes is told anew.
+    // A pod that changes gets its events again.
     assert_eq!(
         told(&mut volumes, ("far", "three"), ":::a", "MountOption"),
         [""; 0]

@@ -165,7 +165,7 @@ impl<'a> ClaimOwner<'a> {
         use ClaimRetentionPolicy::Retain;
         let policy = &self.set.spec.persistent_volume_claim_retention_policy;
         if (policy.when_scaled, policy.when_deleted) == (Retain, Retain) {
-            // Whoever retains everything need not own anything.
+            // A set that retains everything need not own anything.
             return false;
         }
         claim.owners.iter().any(|owner| {

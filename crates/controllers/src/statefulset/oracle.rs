@@ -184,7 +184,7 @@ impl Oracle for StatefulSetOracle {
         let line = |set: &Arc<StatefulSet>| {
             let meta = &set.metadata;
             if shares_its_pods(world, set) {
-                // UPSTREAM: a pod that nobody owns goes to whoever comes first. If that is another, its name is taken.
+                // UPSTREAM: the first controller adopts an orphan. If that is another, its name is taken.
                 return format!("statefulset {}: {} wanted", meta.key(), set.replicas());
             }
             let strategy = &set.spec.update_strategy;

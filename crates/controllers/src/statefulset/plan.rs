@@ -101,7 +101,7 @@ impl Explain for Plan {
     }
 }
 
-/// A parallel set does not wait for its pods, but whoever asks does.
+/// A parallel set does not wait for its pods, but users do.
 fn awaited(snapshot: &Snapshot, now: MicroTime) -> Option<Reason> {
     let set = &*snapshot.set;
     let pods = snapshot.replicas.values();

@@ -1,7 +1,7 @@
 //! Changes of whole objects, for roles that may update and not patch.
 //!
 //! Our fields are changed in the text that came, and the whole is written back with the revision that it had: what a
-//! newer API server put in passes through, and whoever wrote in between is not overwritten. The text is what the cache
+//! newer API server put in passes through, and writes of other clients in between are not overwritten. The text is what the cache
 //! has kept of it, beside metadata as [`crate::workload::status`] writes it; where it has kept none the object is read.
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl<K: Resource> Live<K> {
         Ok((live.view.meta().uid == meta.uid).then_some(live))
     }
 
-    /// The same, if nobody has written it since it was seen as `meta`: whoever has decided on that must decide anew.
+    /// The same, if it was not written since it was seen as `meta`: what was decided on that must be decided again.
     pub async fn read_unchanged(client: &Client, meta: &Meta) -> Result<Live<K>, Error> {
         match Live::<K>::read(client, meta).await? {
             Some(live) if live.view.meta().resource_version == meta.resource_version => Ok(live),

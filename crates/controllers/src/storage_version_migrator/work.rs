@@ -168,7 +168,7 @@ impl Migrations {
         Ok(Next::AwaitChange)
     }
 
-    /// The cache of whoever has one, or a stream that is open until the migration is over.
+    /// The shared cache, if there is one, or a stream that is open until the migration has finished.
     fn cache(&self, key: &Key, resource: &ResourceType) -> Arc<dyn MetadataInformer> {
         if let Some(shared) = self.context.informers.of_resource(resource) {
             return shared;

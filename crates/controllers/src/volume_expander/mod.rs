@@ -109,7 +109,7 @@ impl Reconcile for Expander {
         };
         let step = plan(&claim, &volume).map_err(Error::Retry)?;
         let Some(line) = step.line() else {
-            // Whoever was told that it waits is told that it does no longer.
+            // A claim that was reported as waiting is reported as done.
             if self.waiting.lock().remove(key) {
                 let line = Line::states("HasGrown", "has what it requests");
                 report.decide(ObjectId::of(&*claim), [line]);

@@ -87,7 +87,7 @@ pub fn plan_truncation(
 }
 
 impl History {
-    /// The store needs the index [`by_controller`](runtime::triggers::by_controller); whoever builds the controller adds it.
+    /// The store needs the index [`by_controller`](runtime::triggers::by_controller); the builder of the controller adds it.
     pub fn new(client: Client, revisions: Arc<Store<ControllerRevision>>) -> History {
         History { client, revisions }
     }

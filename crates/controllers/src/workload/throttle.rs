@@ -2,7 +2,7 @@
 //!
 //! While pods come and go by the thousand, each change would be a write that the next one makes
 //! void. Counts that rise wait for more of them; what says more than a count, and a count that falls, is written at
-//! once: whoever reads a status must not take what is broken for complete.
+//! once: a reader of the status must not take what is broken for complete.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;

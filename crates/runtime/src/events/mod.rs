@@ -161,7 +161,7 @@ impl Recorder {
         if let Some(metrics) = self.0.metrics.get() {
             metrics.on_drop();
         }
-        // Without a writer the process is about to end, and nobody need be told.
+        // Without a writer the process is about to end: the event is dropped.
         if full && before.is_multiple_of(DROPS_PER_LOG_LINE) {
             tracing::warn!(
                 dropped = before + 1,

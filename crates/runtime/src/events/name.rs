@@ -1,4 +1,4 @@
-//! Names of events: unique, and sortable by time for those who look at etcd.
+//! Names of events: unique, and sortable by time in etcd.
 
 use parking_lot::Mutex;
 

@@ -1,4 +1,4 @@
-//! Is a cache at least as new as the moment in which somebody began to rely on it?
+//! Is a cache at least as new as the moment from which a reader relies on it?
 //!
 //! A standby's caches are warm, but a watch can stand still without a sign: a connection that is dead, or
 //! an API server that lags behind. Whoever takes the lease from another must know what that one did last,

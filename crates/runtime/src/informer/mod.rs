@@ -1,6 +1,6 @@
 //! Informers: one stream per kind, shared by all who read it.
 //!
-//! An informer keeps a [`Store`] in step with the API server and tells its listeners what changed.
+//! An informer keeps a [`Store`] in step with the API server and notifies its listeners of changes.
 //! Listeners run inline, right after the store has changed: there is no buffer between them and the
 //! stream that could grow. They must be quick, and they are: a trigger maps a change to keys.
 
@@ -106,7 +106,7 @@ impl<K: Resource> Informer<K> {
         self.store.add_index(index);
     }
 
-    /// Adds a listener. One that comes late is told of all that is there, as additions (and may
+    /// Adds a listener. One that is added late gets all that is cached, as additions (and may
     /// hear of an object twice).
     pub fn on_change(&self, listener: impl Fn(Change<'_, K>) + Send + Sync + 'static) {
         let listener: Listener<K> = Arc::new(listener);
@@ -153,7 +153,7 @@ impl<K: Resource> Informer<K> {
         }
     }
 
-    /// Puts an object in and tells the listeners, unless nothing changed that they could read.
+    /// Stores an object and notifies the listeners, unless nothing changed that they could read.
     fn put(&self, object: K) {
         let new = Arc::new(object);
         match self.store.put(new.clone()) {

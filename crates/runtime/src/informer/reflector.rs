@@ -28,7 +28,7 @@ const PAGE: u32 = 500;
 const WATCH_SECONDS: u32 = 300;
 
 /// How often a kind is asked for that the server does not serve: groups come and go with its version, and
-/// nobody waits for them by the second.
+/// they are not needed to the second.
 const MISSING_RETRY: Duration = Duration::from_secs(30);
 
 /// A relist of so many objects is one small answer: upstream's page. Larger stores wait a moment for their
@@ -70,9 +70,9 @@ pub(super) trait Target: Send + Sync {
     /// Is it asked for in protobuf where the server speaks it?
     fn protobuf(&self) -> bool;
     fn is_synced(&self) -> bool;
-    /// Takes what the server sent and tells its revision.
+    /// Stores what the server sent and returns its resourceVersion.
     fn upsert(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
-    /// Takes the last state of what is gone and tells its revision.
+    /// Removes an object, given its last state, and returns its resourceVersion.
     fn delete(&self, object: &Bytes, encoding: Encoding) -> Result<u64, DecodeError>;
     fn begin_relist(&self);
     /// Pending a listing that shows this revision and was asked for at that moment: what it did not contain is
@@ -374,7 +374,7 @@ impl Reflector<'_> {
 
     /// Pending a listing. After one that was needed because the server had forgotten us all listeners hear of everything
     /// again, as from upstream's informers after any listing: a server that was restored from a backup has undone
-    /// writes that the cache never saw, and to whoever made them it looks as if nothing had changed.
+    /// writes that the cache never saw, and to their author it looks as if nothing had changed.
     fn end_relist(&mut self, revision: u64) {
         self.target.end_relist(revision, self.asked_at);
         if std::mem::take(&mut self.lost) {

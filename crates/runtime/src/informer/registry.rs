@@ -70,7 +70,7 @@ impl Informers {
         informer
     }
 
-    /// The informer of a resource, if any controller has asked for one: for whoever needs its metadata alone.
+    /// The informer of a resource, if any controller uses one: for readers of metadata alone.
     pub fn of_resource(&self, resource: &ResourceType) -> Option<Arc<dyn MetadataInformer>> {
         let held = self.lock();
         let mut entries = held.by_kind.values();

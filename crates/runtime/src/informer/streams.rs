@@ -1,4 +1,4 @@
-//! Streams of metadata for kinds that nobody caches, shared by all who count or collect objects of any kind.
+//! Metadata-only watches of kinds that no controller caches, shared by those that count or collect objects of any kind.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ struct Shared {
     open: Mutex<BTreeMap<ResourceType, Weak<MetadataStream>>>,
 }
 
-/// One stream. It is open for as long as somebody holds it.
+/// One stream. It is open for as long as it is referenced.
 pub struct MetadataStream {
     informer: Arc<Informer<Metadata>>,
     _stopper: Stopper,
@@ -69,7 +69,7 @@ impl MetadataStreams {
         }
     }
 
-    /// The resources that somebody holds a stream of.
+    /// The resources with an open stream.
     pub fn resources(&self) -> Vec<ResourceType> {
         let open = self.0.open.lock();
         let held = open.iter().filter(|(_, stream)| stream.strong_count() > 0);

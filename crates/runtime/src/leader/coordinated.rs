@@ -31,7 +31,7 @@ pub struct Candidacy {
     pub emulation_version: String,
 }
 
-/// UPSTREAM: a candidate that has heard nothing renews itself after this long.
+/// UPSTREAM: a candidate without a ping renews its LeaseCandidate after this long.
 const RENEW_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// How soon a candidate tries again that could not publish itself.

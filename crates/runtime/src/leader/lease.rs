@@ -152,7 +152,7 @@ impl fmt::Display for Lock {
 }
 
 impl Record {
-    /// A lease that nobody holds.
+    /// A lease without a holder.
     pub(super) fn free() -> Record {
         Spec::default().into()
     }

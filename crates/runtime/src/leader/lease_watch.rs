@@ -1,7 +1,7 @@
 //! LeaseWatch of the lease: a standby that watches it knows at once when it is given back, and to the moment
 //! when it was last renewed.
 //!
-//! The election does not rest on it: whoever hears nothing tries again after the retry period, as
+//! The election does not rest on it: a candidate without watch events tries again after the retry period, as
 //! client-go does.
 
 use std::time::Duration;

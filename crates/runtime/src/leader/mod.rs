@@ -60,7 +60,7 @@ pub struct LeaseConfig {
     pub renew_deadline: Duration,
     /// How long everyone waits between tries.
     pub retry_period: Duration,
-    /// Give the lease back when told to stop, so that another takes over without waiting. All work
+    /// Release the lease on exit, so that another takes over without waiting. All work
     /// under the lease must have ended by then.
     pub release_on_exit: bool,
     /// The API server picks the leader; see [`Candidacy`].
@@ -317,7 +317,7 @@ impl LeaderElector {
         let since = Instant::now();
         let mut wanted = self.wanted(self.clock.now());
 
-        // As the holder we know the lease: nobody else writes it while it is valid.
+        // As the holder we know the lease: no other candidate writes it while it is valid.
         if let Some(observed) = &self.observed
             && observed.record.holder == self.config.identity
             && observed.is_valid(since)
@@ -443,7 +443,7 @@ impl LeaderElector {
     }
 
     /// From the moment before a write that succeeded: others count from when they see it, which is
-    /// later, and wait longer. So by the deadline nobody else can have the lease.
+    /// later, and wait longer. So until the deadline no other candidate can have the lease.
     fn lead(&self, since: Instant) {
         self.publish(Leadership::Leading {
             since: self.leads_since,

@@ -127,7 +127,7 @@ impl Metrics {
     }
 
     /// A family of counters for a controller. Asking again gives the same family. Asking for another
-    /// one by the same name gives a family that nobody scrapes, and says so in the log: that is a
+    /// one by the same name gives a family that is not registered, and logs that: that is a
     /// mistake in our code.
     pub fn counter(
         &self,

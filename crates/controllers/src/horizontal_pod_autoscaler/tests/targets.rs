@@ -12,7 +12,7 @@ fn template(labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}})
 }
 
-/// A pod that has been ready for long, whoever it belongs to.
+/// A pod that has been ready for long, of any owner.
 async fn ready_pod(world: &World, name: &str, labels: &Value) {
     let spec = template(labels)["spec"].clone();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec});

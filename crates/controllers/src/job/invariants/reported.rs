@@ -189,7 +189,7 @@ fn check_end(key: &Key, job: &Job, seen: &Seen<'_>, end: &Condition) -> Result<(
         ("Failed", "BackoffLimitExceeded") => {
             status.failed > job.backoff_limit() || restarts_in_place(job)
         }
-        // Whoever suspends a job that is over changes nothing: its condition says whether it was suspended when it ended.
+        // Suspending a finished job changes nothing: its condition says whether it was suspended when it ended.
         ("Failed", "DeadlineExceeded") => {
             let ended_at = end.last_transition_time.map(|at| at.micro());
             !conditions::is_true(&status.conditions, "Suspended")

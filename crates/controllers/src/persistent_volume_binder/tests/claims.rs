@@ -422,7 +422,7 @@ fn the_status_says_what_the_volume_is() {
     assert_eq!(storage.as_deref(), Some("9Gi"));
     let (.., class) = status("data", "Bound", Some("v attributes=gold"));
     assert_eq!(class, Some(Some("gold".into())));
-    // A volume that has grown is told of by whoever makes it grow.
+    // The resizer reports a volume that has grown.
     let (phase, storage, ..) = status("data phase=Bound", "Bound", Some("v size=9Gi"));
     assert_eq!((phase, storage), (None, None));
     assert!(

@@ -293,7 +293,7 @@ async fn a_pod_that_is_marked_for_deletion_is_counted_again_once_it_should_be_go
     placed["spec"]["nodeName"] = json!("lost");
     world.create(&Pod::TYPE, placed).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    // Whoever counts finds out that this is not so.
+    // The next recount finds out that this is not so.
     let forged = json!({"status": {"used": {"pods": "4"}}});
     world
         .patch_subresource(&ResourceQuota::TYPE, "q", Some("status"), forged)

@@ -1,4 +1,4 @@
-//! Which pods have ever been ready: whoever publishes another one as ready has made that up, however old its view is.
+//! Which pods have ever been ready: no other pod may be published as ready, however stale the cache is.
 
 use std::collections::BTreeSet;
 

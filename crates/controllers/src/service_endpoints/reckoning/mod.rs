@@ -126,7 +126,7 @@ pub fn same<T: Ord + Debug>(
     }
 }
 
-/// The slices that say they are of this service, whoever writes them.
+/// The slices with the label of this service, written by any controller.
 pub fn slices_of(world: &World, service: &Key) -> Vec<Arc<FullSlice>> {
     let mut slices = world.store::<FullSlice>().in_namespace(&service.namespace);
     slices.retain(|slice| slice.service().is_some_and(|name| *name == *service.name));

@@ -166,7 +166,7 @@ async fn a_deployment_that_is_gone_adopts_nothing() {
     assert_eq!(world.written(), "");
 }
 
-/// Whoever comes next finds the set by its name, and takes it for what it is.
+/// The next sync finds the set by its name, and adopts it.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_its_own_set_has_taken_is_no_collision() {
     let world = World::new().await;
@@ -224,7 +224,7 @@ async fn a_set_whose_creation_was_never_answered_is_waited_for() {
     lagging.world.create(&Deployment::TYPE, deployment(2)).await;
     lagging.see::<Deployment>("web").await;
     lagging.reconcile("web").await.unwrap();
-    // Whoever goes on from here knows nothing of that set, and neither does the cache.
+    // The next leader knows nothing of that set, and neither does the cache.
     let lagging = testkit::Lagging {
         controller: after,
         world: lagging.world,
@@ -293,7 +293,7 @@ async fn a_deployment_whose_sets_never_match_does_not_spin() {
     );
 }
 
-/// Whoever changes the size is obeyed each time, however fast he does it: the controllers then write what they wrote
+/// A user who changes the size is obeyed each time, however fast the changes come: the controllers then write what they wrote
 /// before, and delete what they created, because they were told to.
 #[tokio::test(start_paused = true)]
 async fn who_scales_up_and_down_is_obeyed_at_once() {
