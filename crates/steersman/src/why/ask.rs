@@ -111,7 +111,7 @@ impl Manager {
             );
         }
         let described = client::describe(error);
-        let hint = match described.contains("certificate") {
+        let hint = match is_about_certificates(error) {
             true => {
                 "; --manager-certificate-authority names who signed its certificate, or the certificate itself (kube-controller-manager.crt in its --cert-dir)"
             }
@@ -147,20 +147,34 @@ fn target(object: &Value) -> String {
     format!("{prefix}?kind={kind}&group={group}&namespace={namespace}&name={name}&uid={uid}")
 }
 
+/// Why no connection was established, if that is what failed.
+fn connect_error(error: &client::Error) -> Option<&ConnectError> {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |one| one.source());
+    causes.find_map(|cause| cause.downcast_ref())
+}
+
 /// Why there is no connection at all: the client's own words speak of an API server and a kubeconfig, and a manager
 /// is neither.
 fn unreachable(error: &client::Error) -> Option<String> {
-    let mut cause = std::error::Error::source(error);
-    while let Some(current) = cause {
-        match current.downcast_ref::<ConnectError>() {
-            Some(ConnectError::Unreachable { source, .. }) => return Some(source.to_string()),
-            Some(ConnectError::TimedOut { seconds, .. }) => {
-                return Some(format!("no answer within {seconds} s"));
-            }
-            _ => cause = current.source(),
-        }
+    match connect_error(error)? {
+        ConnectError::Unreachable { source, .. } => Some(source.to_string()),
+        ConnectError::TimedOut { seconds, .. } => Some(format!("no answer within {seconds} s")),
+        _ => None,
     }
-    None
+}
+
+/// Is the manager's certificate one that we do not trust, or ours one that it does not?
+fn is_about_certificates(error: &client::Error) -> bool {
+    matches!(
+        connect_error(error),
+        Some(
+            ConnectError::UnknownAuthority { .. }
+                | ConnectError::Expired { .. }
+                | ConnectError::NotYetValid { .. }
+                | ConnectError::WrongName { .. }
+                | ConnectError::ClientCertificateRefused { .. }
+        )
+    )
 }
 
 /// Names of roles may hold almost anything.
