@@ -29,6 +29,8 @@ pub struct Facts {
     pub missing: Vec<String>,
     /// The kinds of what could not be read: that there are none of them must not be concluded.
     pub unread: BTreeSet<String>,
+    /// What was looked for by kind and name in the object's namespace, and is not there.
+    pub absent: BTreeSet<(String, String)>,
 }
 
 /// Where the decisions come from.
@@ -95,7 +97,12 @@ impl Facts {
             started: None,
             missing: Vec::new(),
             unread: BTreeSet::new(),
+            absent: BTreeSet::new(),
         }
+    }
+
+    pub(crate) fn is_absent(&self, kind: &str, name: &str) -> bool {
+        self.absent.contains(&(kind.to_owned(), name.to_owned()))
     }
 
     /// Notes that objects of a kind are unknown, and why.

@@ -7,7 +7,9 @@ use serde_json::Value;
 use crate::facts::{Facts, group_of};
 use crate::json::{list, text};
 use crate::pod::Cause;
-use crate::{finalizers, node, storage};
+use crate::references::{self, Broken};
+use crate::refusal::Refusal;
+use crate::{finalizers, node, scheduling, storage};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Help {
@@ -116,39 +118,32 @@ fn describe(facts: &Facts, pod: &str) -> Option<Help> {
     on(facts, &format!("describe pod {pod}"), why)
 }
 
-/// What a kubelet that cannot start a container misses, by its own words: nobody else says which reference it was.
+/// What a kubelet that cannot start a container or mount a volume misses.
 fn missing(facts: &Facts, pod: &Value) -> Option<Help> {
-    let statuses = list(pod, "/status/initContainerStatuses").iter();
-    let statuses = statuses.chain(list(pod, "/status/containerStatuses"));
-    let waiting = statuses.map(|status| text(status, "/state/waiting/message"));
-    let mut told = waiting.chain(facts.messages(pod, "FailedMount"));
-    told.find_map(|message| {
-        if message.contains("runAsNonRoot") {
-            let why = "set securityContext.runAsUser to another user than 0, or take an image that does not run as root";
-            return hint(why.to_owned());
-        }
-        if let Some((key, at)) = between(message, "couldn't find key ", " in ") {
-            let (kind, name) = at.split_once(' ')?;
-            let name = name.split('/').nth(1)?;
-            let command = format!("edit {} {name}", kind.to_lowercase());
+    let mut references = references::of(pod).into_iter();
+    let broken = references.find_map(|reference| Some((reference.broken(facts)?, reference)));
+    let Some((broken, reference)) = broken else {
+        let is_root = references::may_run_as_root(pod);
+        let why = "set securityContext.runAsUser to another user than 0, or take an image that does not run as root";
+        return is_root.then(|| hint(why.to_owned())).flatten();
+    };
+    let name = &reference.name;
+    match broken {
+        Broken::NoKey(key) => {
+            let command = format!("edit {} {name}", reference.kind.to_lowercase());
             let why = format!("add the key {key}; the container starts once it is there");
-            return on(facts, &command, &why);
+            on(facts, &command, &why)
         }
-        let (kind, command) = match message {
-            _ if message.contains("configmap \"") => ("configmap", "create configmap"),
-            _ if message.contains("secret \"") => ("secret", "create secret generic"),
-            _ => return None,
-        };
-        let (name, rest) = between(message, &format!("{kind} \""), "\"")?;
-        let why = "creates what is missing; the pod starts once it is there";
-        let command = format!("{command} {name} --from-literal=KEY=VALUE");
-        rest.starts_with(" not found").then(|| on(facts, &command, why))?
-    })
-}
-
-/// What stands between two pieces of a text, and what comes after.
-fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<(&'a str, &'a str)> {
-    text.split_once(before)?.1.split_once(after)
+        Broken::Absent => {
+            let create = match reference.kind {
+                "Secret" => "create secret generic",
+                _ => "create configmap",
+            };
+            let command = format!("{create} {name} --from-literal=KEY=VALUE");
+            let why = "creates what is missing; the pod starts once it is there";
+            on(facts, &command, why)
+        }
+    }
 }
 
 /// What gets a volume away from a pod that is on its way out, on a node that does not say that it has stopped.
@@ -165,29 +160,24 @@ fn holds_volume(facts: &Facts, pod: &Value) -> Option<Help> {
 }
 
 fn unschedulable(facts: &Facts, pod: &Value) -> Option<Help> {
-    let message =
-        crate::json::condition(pod, "PodScheduled").map_or("", |held| text(held, "/message"));
-    if message.contains("anti-affinity") {
-        let why = "shows where they run; add a node, ask for fewer, or prefer to keep away instead of requiring it";
-        return on(facts, "get pods -o wide", why);
-    }
-    let (command, why) = if message.contains("Insufficient") || message.contains("Too many pods") {
-        (
+    let (command, why) = match scheduling::obstacle(facts, pod) {
+        Some(scheduling::Obstacle::AntiAffinity) => {
+            let why = "shows where they run; add a node, ask for fewer, or prefer to keep away instead of requiring it";
+            return on(facts, "get pods -o wide", why);
+        }
+        Some(scheduling::Obstacle::Room) => (
             "kubectl describe nodes",
             "shows what takes the room; free some, or add a node",
-        )
-    } else if message.contains("taint") {
-        (
+        ),
+        Some(scheduling::Obstacle::Taints) => (
             "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints",
             "shows which taint the pod would have to tolerate",
-        )
-    } else if message.contains("affinity") || message.contains("selector") {
-        (
+        ),
+        Some(scheduling::Obstacle::Labels) => (
             "kubectl get nodes --show-labels",
             "shows which labels the nodes have",
-        )
-    } else {
-        ("kubectl get nodes -o wide", "shows which nodes there are")
+        ),
+        None => ("kubectl get nodes -o wide", "shows which nodes there are"),
     };
     Some(Help {
         command: command.into(),
@@ -235,43 +225,35 @@ pub(crate) fn finalizer(facts: &Facts, object: &Value) -> Option<Help> {
 }
 
 /// What to do when the API server refuses to create pods.
-pub(crate) fn refused(facts: &Facts, message: &str) -> Option<Help> {
-    if let Some(rest) = message.split("exceeded quota: ").nth(1) {
-        let quota = rest.split(',').next().unwrap_or_default();
-        let command = format!("describe quota {quota}");
-        return on(
-            facts,
-            &command,
-            "shows what is used; raise the quota or ask for less",
-        );
-    }
-    if let Some(rest) = message.split("failed quota: ").nth(1) {
-        let quota = rest.split(':').next().unwrap_or_default();
-        return on(
-            facts,
-            &format!("describe quota {quota}"),
-            "shows what each pod has to request; set it in the template, or defaults in a LimitRange",
-        );
-    }
-    if message.contains("violates PodSecurity") {
-        let command = format!("kubectl get ns {} --show-labels", facts.namespace());
-        let why =
-            "shows the policy of the namespace; change the pod template, or the policy".into();
-        return Some(Help { command, why });
-    }
-    if message.contains("serviceaccount") {
-        return on(
+pub(crate) fn refused(facts: &Facts, refusal: Option<&Refusal>) -> Option<Help> {
+    match refusal {
+        Some(Refusal::Quota(refusal)) => {
+            let why = match refusal.is_unspecified {
+                true => {
+                    "shows what each pod has to request; set it in the template, or defaults in a LimitRange"
+                }
+                false => "shows what is used; raise the quota or ask for less",
+            };
+            on(facts, &format!("describe quota {}", refusal.quota), why)
+        }
+        Some(Refusal::NoServiceAccount(_)) => on(
             facts,
             "get serviceaccounts",
             "shows whether the account exists",
-        );
+        ),
+        Some(Refusal::PodSecurity) => Some(Help {
+            command: format!("kubectl get ns {} --show-labels", facts.namespace()),
+            why: "shows the policy of the namespace; change the pod template, or the policy".into(),
+        }),
+        None => {
+            let name = facts.name_of(&facts.object);
+            on(
+                facts,
+                &format!("describe {name}"),
+                "shows all that the API server said",
+            )
+        }
     }
-    let name = facts.name_of(&facts.object);
-    on(
-        facts,
-        &format!("describe {name}"),
-        "shows all that the API server said",
-    )
 }
 
 /// Back to what worked, if anything did.

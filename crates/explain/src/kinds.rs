@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use api::kinds::{
-    DeviceClass, EndpointSlice, Lease, PersistentVolumeClaim, Pod, PodDisruptionBudget,
-    ResourceClaim, Service, VolumeAttributesClass,
+    DeviceClass, EndpointSlice, Lease, Namespace, Node, PersistentVolumeClaim, Pod,
+    PodDisruptionBudget, ResourceClaim, ResourceQuota, Service, VolumeAttributesClass,
 };
 use api::{Resource, ResourceType};
 use serde_json::Value;
@@ -64,6 +64,8 @@ pub enum Need {
     ScaleTarget,
     /// Everything that is left in a namespace that is being deleted.
     Content,
+    /// Who was lately refused what it wanted to create.
+    Refused,
 }
 
 impl Need {
@@ -90,11 +92,14 @@ impl Need {
             Need::AttributesClass => CLASS,
             Need::ClaimOfVolume => CLAIM,
             Need::BehindService | Need::BehindIngress => BEHIND,
-            Need::Owner | Need::ScaleTarget | Need::Content => &[],
+            Need::Owner | Need::ScaleTarget | Need::Content | Need::Refused => &[],
         };
         fixed.iter().collect()
     }
 }
+
+/// What is read where objects are refused, or pods find no node.
+pub static AROUND: [ResourceType; 3] = [Namespace::TYPE, Node::TYPE, ResourceQuota::TYPE];
 
 /// One line for each kind that is explained.
 static KINDS: [Kind; 20] = [
@@ -145,7 +150,9 @@ impl Kind {
 static GROUPS: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
     let all = KINDS.iter();
     let all = all.flat_map(|kind| std::iter::once(&kind.resource).chain(kind.reads()));
-    all.map(|one| (&*one.kind, &*one.group)).collect()
+    all.chain(&AROUND)
+        .map(|one| (&*one.kind, &*one.group))
+        .collect()
 });
 
 pub(crate) fn group_of_kind(kind: &str) -> Option<&'static str> {

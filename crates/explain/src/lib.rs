@@ -31,7 +31,10 @@ mod pod;
 mod pod_state;
 mod print;
 mod quota;
+mod references;
+mod refusal;
 mod replicas;
+mod scheduling;
 mod service;
 mod sets;
 mod storage;
@@ -49,13 +52,16 @@ pub use facts::{Facts, Source, group_of, id_of, kind_of};
 pub use help::Help;
 pub use ingress::backends;
 pub use json::{labels, selector_of};
-pub use kinds::{Kind, Need};
+pub use kinds::{AROUND, Kind, Need};
 pub use node::{NODE_STOPPED, unknown_nodes_of_pods, unreachable_nodes};
 pub use palette::Tone;
 pub use pod::{Cause, Problem, problem};
+pub use references::{Reference, missing_references};
+pub use refusal::{QuotaRefusal, has_refusals, limited_by, refused_by};
 pub use replicas::{Overlap, overlaps};
+pub use scheduling::{has_unschedulable_pods, lacks_room};
 pub use time::human;
-pub use words::Reason;
+pub use words::{Reason, first_sentence};
 
 /// What a person wants to know about one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,7 +12,9 @@ use crate::kinds::{Kind, Need};
 use crate::pod_state::{self, container_problem};
 use crate::time::{due_at, human, reason, when};
 use crate::words::Reason;
-use crate::{Draft, Obstacle, State, devices, disruption, finalizers, help, node, storage};
+use crate::{
+    Draft, Obstacle, State, devices, disruption, finalizers, help, node, scheduling, storage,
+};
 
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,7 +142,7 @@ fn terminating(facts: &Facts, pod: &Value) -> Problem {
     }
 }
 
-/// Whoever disrupted the pod says so: a taint, an eviction; and who takes its place after a preemption.
+/// What disrupted the pod, by its condition: a taint, an eviction; and the pod that preempted it.
 fn disrupted_by(facts: &Facts, pod: &Value) -> Option<String> {
     let held = condition(pod, "DisruptionTarget").filter(|held| text(held, "/status") == "True")?;
     let node = text(pod, "/spec/nodeName");
@@ -269,20 +271,17 @@ fn unscheduled(facts: &Facts, pod: &Value) -> Problem {
     let why = Reason::quoting("cannot be scheduled: ", message);
     of(
         Cause::Unschedulable,
-        why.with_detail(&keeps_away(pod, message)),
+        why.with_detail(&keeps_away(facts, pod)),
         false,
     )
 }
 
 /// Whom a pod keeps away from, where that is why it has no node.
-fn keeps_away(pod: &Value, message: &str) -> String {
-    if !message.contains("anti-affinity") {
+fn keeps_away(facts: &Facts, pod: &Value) -> String {
+    if scheduling::obstacle(facts, pod) != Some(scheduling::Obstacle::AntiAffinity) {
         return String::new();
     }
-    let terms = list(
-        pod,
-        "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution",
-    );
+    let terms = list(pod, scheduling::ANTI_AFFINITY);
     let terms: Vec<String> = terms
         .iter()
         .map(|term| {

@@ -84,13 +84,11 @@ pub(crate) fn exited(pod: &Value) -> Option<(String, String)> {
     Some((name.to_owned(), said))
 }
 
-/// The kubelet's own words; the back-off's message says no more than that there is one.
+/// The kubelet's own words. It says the same several times: the longest has the registry's answer, the message of a
+/// back-off no more than that there is one.
 fn pull_error(facts: &Facts, pod: &Value, message: &str) -> String {
     let events = facts.messages(pod, "Failed");
-    let event = events
-        .iter()
-        .find(|text| !text.starts_with("Error: "))
-        .copied();
+    let event = events.into_iter().max_by_key(|text| text.len());
     match event.or(Some(message)).filter(|text| !text.is_empty()) {
         Some(text) => format!(" ({text})"),
         None => String::new(),
@@ -137,20 +135,19 @@ fn probe(facts: &Facts, pod: &Value, status: &Value, called: &str, name: &str) -
         (_, Some(_)) => "Readiness",
         _ => return None,
     };
-    let events = facts.messages(pod, "Unhealthy");
-    let failure = events.iter().find(|message| message.starts_with(kind));
-    let passing = failure.is_none();
-    let kind_text = kind.to_lowercase();
-    let why = match failure {
-        // A command that fails without a word leaves nothing after the colon.
-        Some(message) if message.trim_end().ends_with(':') => {
-            Reason::from(format!("{called} runs, but its {kind_text} probe fails"))
+    let failures = facts.messages(pod, "Unhealthy");
+    let passing = failures.is_empty();
+    let kind = kind.to_lowercase();
+    let why = match failures.first() {
+        // Events do not say which probe they are of, but in words.
+        Some(message) if spec.get("livenessProbe").is_some() => {
+            Reason::quoting(&format!("{called} runs, but a probe fails: "), message)
         }
         Some(message) => {
-            let fails = format!("{called} runs, but its {kind_text} probe fails: ");
+            let fails = format!("{called} runs, but its {kind} probe fails: ");
             Reason::quoting(&fails, message)
         }
-        None => format!("{called} runs, and its {kind_text} probe has not succeeded yet").into(),
+        None => format!("{called} runs, and its {kind} probe has not succeeded yet").into(),
     };
     Some(Problem {
         cause: Cause::Probe {

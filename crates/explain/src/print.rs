@@ -52,12 +52,7 @@ impl Explanation {
             .collect();
         section(out, "did", &did);
         section(out, "would", &self.would);
-        let waits = self.waits.iter();
-        let waits: Vec<String> = waits
-            // The heading says it already.
-            .map(|line| line.strip_prefix("waits ").unwrap_or(line).to_owned())
-            .collect();
-        section(out, "waits", &waits);
+        section(out, "pending", &self.waits);
         let obstacles: Vec<String> = self
             .in_the_way
             .iter()

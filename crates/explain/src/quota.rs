@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::facts::Facts;
 use crate::json::{text, time};
-use crate::kinds::Kind;
-use crate::{Draft, Obstacle, State, help};
+use crate::kinds::{Kind, Need};
+use crate::{Draft, Obstacle, State, help, refusal};
 
 pub(crate) const KIND: Kind = Kind {
     resource: ResourceQuota::TYPE,
     inputs: &[],
-    needs: &[],
+    needs: &[Need::Refused],
     explain,
     tells_deletion: false,
 };
@@ -105,34 +105,24 @@ fn exhausted(hard: &Amounts, used: &Amounts) -> String {
     full.collect::<Vec<_>>().join(", ")
 }
 
-/// Whoever was refused longer ago than this has had time to try again: controllers do so every 17 minutes at least.
+/// A controller that was refused longer ago than this has had time to retry: they do so every 17 minutes at least.
 const REFUSED_WITHIN_SECONDS: i64 = 20 * 60;
 
-/// Who was refused by this quota lately, and with which words: events tell.
+/// Who was refused something lately and would be refused it by this quota now.
 fn refused(facts: &Facts) -> BTreeMap<(&str, &str), String> {
-    let name = text(&facts.object, "/metadata/name");
-    let words = [
-        format!("exceeded quota: {name}, "),
-        format!("failed quota: {name}: "),
-    ];
-    fn object(event: &Value) -> (&str, &str) {
-        let text = |field| text(event, field);
-        (text("/involvedObject/kind"), text("/involvedObject/name"))
-    }
-    let told = |event: &Value| {
-        let last = time(event, "/lastTimestamp");
-        if last.is_some_and(|at| facts.now.unix() - at.unix() > REFUSED_WITHIN_SECONDS) {
-            return None;
-        }
-        let message = text(event, "/message");
-        let why = words.iter().find_map(|words| message.split(words).nth(1))?;
-        Some(format!("was refused: {why}"))
-    };
     // Each try of the same object leaves an event.
     let mut found = BTreeMap::new();
-    for event in &facts.events {
-        if let Some(why) = told(event) {
-            found.entry(object(event)).or_insert(why);
+    for owner in &facts.related {
+        let mut events = facts.events_of(owner, "FailedCreate").into_iter();
+        let is_recent = |event: &Value| {
+            let last = time(event, "/lastTimestamp");
+            last.is_none_or(|at| facts.now.unix() - at.unix() <= REFUSED_WITHIN_SECONDS)
+        };
+        if events.any(is_recent)
+            && let Some(refusal) = refusal::refused_by(&facts.object, owner, facts.now.micro())
+        {
+            let object = (text(owner, "/kind"), text(owner, "/metadata/name"));
+            found.insert(object, format!("was refused: {}", refusal.why));
         }
     }
     found

@@ -9,6 +9,7 @@ use crate::facts::{Facts, id_of, kind_of};
 use crate::json::{condition, labels, number, selector_of, text, time};
 use crate::kinds::{Kind, Need};
 use crate::pod::{Cause, problem};
+use crate::refusal::{self, Refusal};
 use crate::words::Reason;
 use crate::{Draft, Obstacle, State, disruption, help};
 
@@ -205,14 +206,14 @@ pub(crate) fn note_refusal_of(
         );
         return false;
     };
-    draft.offer(help::refused(facts, message));
-    draft.in_the_way(
-        Obstacle::of(
-            set,
-            Reason::quoting("cannot create pods: ", without_prefix(message)),
-        )
-        .since(failure.and_then(|held| time(held, "/lastTransitionTime"))),
-    );
+    let refusal = refusal::of(facts, set);
+    draft.offer(help::refused(facts, refusal.as_ref()));
+    let why = match refusal {
+        Some(Refusal::Quota(refusal)) => format!("cannot create pods: {refusal}").into(),
+        _ => Reason::quoting("cannot create pods: ", message),
+    };
+    let since = failure.and_then(|held| time(held, "/lastTransitionTime"));
+    draft.in_the_way(Obstacle::of(set, why).since(since));
     true
 }
 
@@ -241,14 +242,6 @@ fn reconcile_fails(decision: &Decision) -> Reason {
     let fails = agree(decision.count, "fails", "keeps failing");
     let why = decision.failure.as_deref().unwrap_or_default();
     Reason::quoting(&format!("reconcile {fails}: "), why)
-}
-
-/// The reason alone, without what everybody knows already.
-fn without_prefix(message: &str) -> &str {
-    let message = message.strip_prefix("Error creating: ").unwrap_or(message);
-    message
-        .split_once(" is forbidden: ")
-        .map_or(message, |(_, reason)| reason)
 }
 
 /// Puts the set's pods that are not available in the way; says whether one of them needs help.

@@ -29,7 +29,7 @@ use crate::kinds::group_of_kind;
 const NOW: &str = "2026-01-01T12:00:00Z";
 
 /// The first document is asked about, events and others are what is known beside it, and documents with
-/// `controller` are decisions; one with `running` says which controllers there are. Built-in kinds need no `apiVersion`.
+/// `controller` are decisions; one with `absent` names a kind and a name that were looked for; one with `running` says which controllers there are. Built-in kinds need no `apiVersion`.
 fn facts(yaml: &str) -> Facts {
     let documents = api::yaml::documents(yaml).expect("the test's YAML is good");
     let mut documents = documents
@@ -44,6 +44,9 @@ fn facts(yaml: &str) -> Facts {
             facts.events.push(document);
         } else if document["running"].is_array() {
             facts.started = Some(Started::deserialize(document).expect("the names are good"));
+        } else if let Some(absent) = document["absent"].as_str() {
+            let name = document["name"].as_str().unwrap_or_default();
+            facts.absent.insert((absent.to_owned(), name.to_owned()));
         } else if document["controller"].is_string() {
             add_decision(&mut facts, document);
         } else {

@@ -14,6 +14,8 @@ pub struct Reason {
 impl Reason {
     /// Words of ours and what somebody else says, of whose message a headline has the first sentence.
     pub(crate) fn quoting(words: &str, message: &str) -> Reason {
+        // A command that fails without a word leaves nothing after the colon.
+        let message = message.trim_end_matches([':', ' ']);
         Reason {
             full: format!("{words}{message}"),
             headline: format!("{words}{}", first_sentence(message)),
@@ -78,24 +80,20 @@ impl Serialize for Reason {
     }
 }
 
-/// Of what a server, a scheduler or a kubelet says: nobody types it.
-fn first_sentence(message: &str) -> String {
-    if !message.contains("violates PodSecurity") {
-        let first = message.split(". ").next().unwrap_or(message);
-        return first.split(" (").next().unwrap_or(first).to_owned();
-    }
-    // Each violation is followed by what it means in brackets, and all of them count.
+/// The first sentence of a message, without what is in brackets.
+pub fn first_sentence(message: &str) -> String {
     let mut kept = String::new();
     let mut depth = 0;
     for letter in message.chars() {
         match letter {
             '(' => depth += 1,
-            ')' => depth -= 1,
+            ')' if depth > 0 => depth -= 1,
             letter if depth == 0 => kept.push(letter),
             _ => {}
         }
     }
-    kept.replace(" ,", ",").trim_end().to_owned()
+    let end = kept.find(". ").unwrap_or(kept.len());
+    kept[..end].replace(" ,", ",").trim_end().to_owned()
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ static OTHERS: LazyLock<BTreeSet<&'static ResourceType>> = LazyLock::new(|| {
     let is_followed = |resource: &ResourceType| Kind::all().any(|kind| kind.resource == *resource);
     let explained = explain::Kind::all().filter(|kind| is_followed(&kind.resource));
     let read = explained.flat_map(explain::Kind::reads);
+    let read = read.chain(&explain::AROUND);
     read.filter(|resource| !is_followed(resource)).collect()
 });
 
@@ -150,12 +151,18 @@ impl Gathered {
         }
         let endless = Kind::all().filter(|kind| kind.is_endless());
         let endless = endless.map(|kind| &kind.resource);
+        let namespace = &object["metadata"]["namespace"];
+        let is_near = |other: &&Value| match explain::kind_of(other) {
+            "Node" => true,
+            "Namespace" => other["metadata"]["name"] == *namespace,
+            _ => other["metadata"]["namespace"] == *namespace,
+        };
         let around = OTHERS
             .iter()
             .copied()
             .chain(endless)
             .flat_map(|resource| self.of_kind(&resource.kind))
-            .filter(|other| other["metadata"]["namespace"] == object["metadata"]["namespace"])
+            .filter(is_near)
             .filter(|other| other["metadata"]["ownerReferences"].is_null());
         found.into_iter().chain(around).cloned().collect()
     }

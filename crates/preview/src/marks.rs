@@ -71,11 +71,10 @@ fn cause(run: &Run, gathered: &Gathered, noted: &Noted, workload: &Workload) -> 
 /// As much of a message as fits beside a chart.
 fn shortened(message: &str) -> String {
     const LENGTH_MAX: usize = 60;
-    let first = message.split(". ").next().unwrap_or(message);
-    let first = first.split(": rpc error").next().unwrap_or(first);
+    let first = explain::first_sentence(message);
     match first.char_indices().nth(LENGTH_MAX) {
         Some((end, _)) => format!("{}...", first[..end].trim_end()),
-        None => first.to_owned(),
+        None => first,
     }
 }
 
@@ -92,8 +91,10 @@ mod tests {
             "0/3 nodes are available: 3 Insufficient cpu"
         );
         assert_eq!(
-            shortened("Failed to pull image \"a\": rpc error: code = NotFound"),
-            "Failed to pull image \"a\""
+            shortened(
+                "Failed to pull image \"example.com/shop/web:2\": rpc error: code = NotFound"
+            ),
+            "Failed to pull image \"example.com/shop/web:2\": rpc error: co..."
         );
     }
 }

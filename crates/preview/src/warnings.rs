@@ -150,13 +150,10 @@ fn waited_for_room(
     let mut reported = BTreeSet::new();
     for event in &gathered.events {
         let text = |pointer: &str| facts::text(event, pointer);
-        let message = text("/message");
-        let is_full = text("/reason") == "FailedScheduling"
-            && (message.contains("Insufficient") || message.contains("Too many pods"));
         let Some(at) = api::Time::parse(text("/firstTimestamp")) else {
             continue;
         };
-        if !is_full || at < run.start.time() {
+        if text("/reason") != "FailedScheduling" || at < run.start.time() {
             continue;
         }
         let uid = api::Uid::parse(text("/involvedObject/uid"));
@@ -169,16 +166,31 @@ fn waited_for_room(
         let Some(workload) = workload else {
             continue;
         };
-        if reported.insert(&workload.id.uid) {
+        let object = gathered.find(&workload.id.uid.to_string());
+        if object.is_some_and(|object| lacked_room(gathered, object))
+            && reported.insert(&workload.id.uid)
+        {
             found.push(Warning {
                 kind: WarningKind::NoRoom,
                 object: workload.object.clone(),
-                text: format!("had to wait for room on the nodes: {message}"),
+                text: format!("had to wait for room on the nodes: {}", text("/message")),
                 at: Some(seconds(run.start, at.micro().max(run.start))),
             });
         }
     }
     found
+}
+
+/// Would nodes do for the pods of a workload, if they had room? Pods with claims may have waited for those.
+fn lacked_room(gathered: &Gathered, object: &Value) -> bool {
+    let Some(template) = object.pointer("/spec/template") else {
+        return false;
+    };
+    let volumes = template.pointer("/spec/volumes").and_then(Value::as_array);
+    let is_claim = |volume: &Value| volume.get("persistentVolumeClaim").is_some();
+    let has_claims = object.pointer("/spec/volumeClaimTemplates").is_some()
+        || volumes.is_some_and(|volumes| volumes.iter().any(is_claim));
+    !has_claims && explain::lacks_room(template, gathered.of_kind("Node"))
 }
 
 fn name_of(object: &Value) -> String {
@@ -210,50 +222,73 @@ fn deadlines(run: &Run, noted: &Noted, scope: &Scope<'_>) -> Vec<Warning> {
     .collect()
 }
 
-/// What the API server refused because a quota was used up, each quota once.
+/// What a quota did not admit, each quota once.
 fn quotas(run: &Run, gathered: &Gathered, scope: &Scope<'_>) -> Vec<Warning> {
     let mut reported = BTreeSet::new();
     let mut found = Vec::new();
     let refused_before = refused_before(run, gathered);
+    let refused = gathered.events.iter().filter(|event| is_refusal(event));
     // Others hit a quota because of what is applied, unless they did so before.
-    let (own, others): (Vec<&Value>, Vec<&Value>) = gathered
-        .events
-        .iter()
-        .partition(|event| scope.concerns(event));
+    let (own, others): (Vec<&Value>, Vec<&Value>) =
+        refused.partition(|event| scope.concerns(event));
     let others = others
         .into_iter()
         .filter(|event| !refused_before.contains(facts::text(event, "/involvedObject/uid")));
     for event in own.into_iter().chain(others) {
         let text = |pointer: &str| facts::text(event, pointer);
-        let Some((_, rest)) = text("/message").split_once("exceeded quota: ") else {
-            continue;
-        };
         let Some(at) = api::Time::parse(text("/firstTimestamp")) else {
             continue;
         };
-        if at < run.start.time() || !reported.insert(rest.split(',').next().map(str::to_owned)) {
+        let owner = gathered.find(text("/involvedObject/uid"));
+        let Some(owner) = owner.filter(|_| at >= run.start.time()) else {
             continue;
-        }
+        };
         let kind = text("/involvedObject/kind").to_lowercase();
-        found.push(Warning {
-            kind: WarningKind::QuotaExceeded,
-            object: format!("{kind}/{}", text("/involvedObject/name")),
-            text: match run.completed {
-                Some(_) => format!("has to wait for room in a quota: {rest}"),
-                None => format!("the quota does not let it create its pods: {rest}"),
-            },
-            at: Some(seconds(run.start, at.micro().max(run.start))),
-        });
+        for quota in gathered.of_kind("ResourceQuota") {
+            let Some(why) = refusal(run, quota, owner) else {
+                continue;
+            };
+            if reported.insert(facts::text(quota, "/metadata/uid").to_owned()) {
+                found.push(Warning {
+                    kind: WarningKind::QuotaExceeded,
+                    object: format!("{kind}/{}", text("/involvedObject/name")),
+                    text: why,
+                    at: Some(seconds(run.start, at.micro().max(run.start))),
+                });
+            }
+        }
     }
     found
 }
 
-/// Whose pods a quota refused before anything was applied.
+/// How a quota of its namespace kept an owner from creating what it wanted.
+fn refusal(run: &Run, quota: &Value, owner: &Value) -> Option<String> {
+    if quota["metadata"]["namespace"] != owner["metadata"]["namespace"] {
+        return None;
+    }
+    if run.completed.is_some() {
+        let limits = explain::limited_by(quota, owner)?;
+        let name = facts::text(quota, "/metadata/name");
+        return Some(format!(
+            "has to wait for room in a quota: {name}, limited: {limits}"
+        ));
+    }
+    let refused = explain::refused_by(quota, owner, run.end)?;
+    Some(format!(
+        "the quota does not let it create its pods: {}, {}",
+        refused.quota, refused.why
+    ))
+}
+
+fn is_refusal(event: &Value) -> bool {
+    facts::text(event, "/reason") == "FailedCreate"
+}
+
+/// Whose pods were refused before anything was applied.
 fn refused_before<'a>(run: &Run, gathered: &'a Gathered) -> BTreeSet<&'a str> {
     let before = gathered.events.iter().filter(|event| {
         let at = api::Time::parse(facts::text(event, "/firstTimestamp"));
-        at.is_some_and(|at| at < run.start.time())
-            && facts::text(event, "/message").contains("exceeded quota: ")
+        at.is_some_and(|at| at < run.start.time()) && is_refusal(event)
     });
     before
         .map(|event| facts::text(event, "/involvedObject/uid"))

@@ -184,7 +184,7 @@ fn a_quota_with_room_for_the_surge() {
         expect![[r#"
             Completes in 20s.
             deployment/web in shop: done after 20s, never fewer than 3 of 4 available, at most 5 pods (1 more than wanted)
-            warning: replicaset/web-9b48b5bf9 has to wait for room in a quota: few, requested: pods=1, used: pods=5, limited: pods=5"#]],
+            warning: replicaset/web-9b48b5bf9 has to wait for room in a quota: few, limited: pods=5"#]],
     );
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::facts::Facts;
 use crate::json::{list, text};
 
-/// Whoever has a token or a certificate is in this group.
+/// Every client with a token or a certificate is in this group.
 const AUTHENTICATED: &str = "group system:authenticated";
 
 /// What a cluster role gives of the two that it takes.

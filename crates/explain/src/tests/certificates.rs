@@ -255,7 +255,7 @@ lines: [{class: waits, reason: Pending, what: waits to be approved, why: nothing
                         is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: it is neither approved nor denied
                         members of system:masters may approve it, and group security, service account ops/bot
 
-            waits       to be approved: nothing is signed that is not approved
+            pending     waits to be approved: nothing is signed that is not approved
 
             would help  kubectl certificate approve jane
                         if the request is what it should be; deny refuses it

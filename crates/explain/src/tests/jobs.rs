@@ -121,12 +121,16 @@ status: {{phase: Failed}}",
 controller: job-controller
 object: {{group: batch, kind: Job, namespace: shop, name: pi, uid: j}}
 lines: [{{class: acts, reason: TooFew, what: creates 2 pods, why: it has 0 of 2}}]
-failure: 'pods \"pi-x\" is forbidden: exceeded quota: small, requested: pods=1'"
+failure: 'pods \"pi-x\" is forbidden: it does not fit'
+---
+kind: ResourceQuota
+metadata: {{name: small, namespace: shop}}
+status: {{hard: {{pods: 3}}, used: {{pods: 3}}}}"
     );
     check_verdict(
         &refused,
         expect![[r#"
-            cannot create pods: exceeded quota: small, requested: pods=1
+            cannot create pods: exceeded quota: small, requested: pods=1, used: pods=3, limited: pods=3
             kubectl describe quota small -n shop"#]],
     );
     let unbound = format!(
@@ -135,7 +139,9 @@ status: {{active: 1}}
 ---
 kind: Pod
 metadata: {{name: pi-c, namespace: shop, ownerReferences: [{{uid: j, controller: true}}]}}
-status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.'}}]}}"
+status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.'}}]}}
+---
+{{kind: Node, metadata: {{name: a}}}}"
     );
     check_verdict(
         &unbound.replace("cpu.", "cpu. preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."),

@@ -76,7 +76,7 @@ fn containers_that_crash_or_cannot_start() {
         "{phase: Pending, containerStatuses: [{name: main, state: {waiting: {reason: CreateContainerConfigError, message: 'secret \"db\" not found'}}}]}",
         expect![[r#"
             container main cannot be started: secret "db" not found
-            kubectl create secret generic db --from-literal=KEY=VALUE -n shop"#]],
+            kubectl describe pod web-1 -n shop"#]],
     );
 }
 
@@ -108,7 +108,7 @@ reason: Unhealthy
 message: 'Readiness probe failed: '
 involvedObject: {kind: Pod, name: web-1}",
         expect![[r#"
-            container main runs, but its readiness probe fails (for 5m)
+            container main runs, but its readiness probe fails: Readiness probe failed (for 5m)
             kubectl logs web-1 -c main -n shop"#]],
     );
     check_verdict(
@@ -168,7 +168,7 @@ status: {{phase: Pending, conditions: [{condition}]}}"
         ),
         expect![[r#"
             cannot be scheduled: 0/3 nodes are available: 3 Insufficient cpu. (for 9m)
-            kubectl describe nodes"#]],
+            kubectl get nodes -o wide"#]],
     );
     check_verdict(
         &unscheduled(
@@ -287,41 +287,126 @@ fn a_pod_that_succeeded_gets_no_advice() {
     assert_eq!(explanation.state, crate::State::Settled);
 }
 
+/// What is missing is known by what the pod refers to, not by what its kubelet says.
 #[test]
-fn what_a_container_misses_is_created_by_one_command() {
-    let waiting = |message: &str| {
-        format!(
-            "{{phase: Pending, containerStatuses: [{{name: main, state: {{waiting: {{reason: CreateContainerConfigError, message: {message}}}}}}}]}}"
-        )
+fn a_missing_reference_is_created_by_one_command() {
+    let check = |container: &str, message: &str, known: &str, expected: Expect| {
+        let pod = format!(
+            "
+kind: Pod
+metadata: {{name: web-1, namespace: shop}}
+spec: {{nodeName: 'n', containers: [{container}]}}
+status: {{phase: Pending, containerStatuses: [{{name: main, state: {{waiting: {{reason: CreateContainerConfigError, message: {message}}}}}}}]}}
+---
+{known}"
+        );
+        check_verdict(&pod, expected);
     };
-    check_pod(
-        &waiting("'configmap \"db\" not found'"),
+    let of_key =
+        "{name: main, env: [{name: URL, valueFrom: {configMapKeyRef: {name: db, key: url}}}]}";
+    check(
+        of_key,
+        "no such thing",
+        "{absent: ConfigMap, name: db}",
         expect![[r#"
-            container main cannot be started: configmap "db" not found
+            container main cannot be started: no such thing
             kubectl create configmap db --from-literal=KEY=VALUE -n shop"#]],
     );
-    check_pod(
-        &waiting("couldn't find key url in ConfigMap shop/db"),
+    check(
+        of_key,
+        "no such key",
+        "{kind: ConfigMap, metadata: {name: db, namespace: shop}, data: {port: null}}",
         expect![[r#"
-            container main cannot be started: couldn't find key url in ConfigMap shop/db
+            container main cannot be started: no such key
             kubectl edit configmap db -n shop"#]],
     );
-    check_pod(
-        &waiting("container has runAsNonRoot and image will run as root"),
+    check(
+        "{name: main, envFrom: [{secretRef: {name: db, optional: true}}]}",
+        "something else",
+        "{absent: Secret, name: db}",
         expect![[r#"
-            container main cannot be started: container has runAsNonRoot and image will run as root
+            container main cannot be started: something else
+            kubectl describe pod web-1 -n shop"#]],
+    );
+    check(
+        "{name: main, securityContext: {runAsNonRoot: true}}",
+        "not as root",
+        "{absent: Secret, name: other}",
+        expect![[r#"
+            container main cannot be started: not as root
         "#]],
     );
-    check_with(
-        "{phase: Pending}",
-        "---
+    let mounts = "
+kind: Pod
+metadata: {name: web-1, namespace: shop, creationTimestamp: '2026-01-01T11:50:00Z'}
+spec: {nodeName: 'n', containers: [{name: main}], volumes: [{name: v, secret: {secretName: db}}]}
+status: {phase: Pending, conditions: [{type: PodScheduled, status: 'True'}]}
+---
 kind: Event
 reason: FailedMount
-message: 'MountVolume.SetUp failed for volume \"v\" : secret \"db\" not found'
-involvedObject: {kind: Pod, name: web-1}",
+message: the volume is not ready
+involvedObject: {kind: Pod, name: web-1}
+---
+{absent: Secret, name: db}";
+    check_verdict(
+        mounts,
         expect![[r#"
-            cannot mount its volumes: MountVolume.SetUp failed for volume "v" : secret "db" not found (for 10m)
+            cannot mount its volumes: the volume is not ready (for 10m)
             kubectl create secret generic db --from-literal=KEY=VALUE -n shop"#]],
+    );
+}
+
+/// Why no node takes a pod is known by the nodes, not by what the scheduler says.
+#[test]
+fn the_command_for_an_unschedulable_pod_follows_from_the_nodes() {
+    let check = |spec: &str, nodes: &str, expected: Expect| {
+        let pod = format!(
+            "
+kind: Pod
+metadata: {{name: web-1, namespace: shop}}
+spec: {spec}
+status: {{phase: Pending, conditions: [{{type: PodScheduled, status: 'False', reason: Unschedulable, message: no node}}]}}
+---
+{nodes}"
+        );
+        check_verdict(&pod, expected);
+    };
+    let tainted = "{kind: Node, metadata: {name: a, labels: {disk: ssd}}, spec: {taints: [{key: x, effect: NoSchedule}]}}";
+    let open = "{kind: Node, metadata: {name: b}}";
+    check(
+        "{}",
+        tainted,
+        expect![[r#"
+        cannot be scheduled: no node
+        kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"#]],
+    );
+    check(
+        "{tolerations: [{operator: Exists}]}",
+        tainted,
+        expect![[r#"
+            cannot be scheduled: no node
+            kubectl describe nodes"#]],
+    );
+    check(
+        "{nodeSelector: {disk: ssd}}",
+        open,
+        expect![[r#"
+        cannot be scheduled: no node
+        kubectl get nodes --show-labels"#]],
+    );
+    check(
+        "{nodeSelector: {disk: ssd}}",
+        &format!("{tainted}\n---\n{open}"),
+        expect![[r#"
+            cannot be scheduled: no node
+            kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"#]],
+    );
+    check(
+        "{}",
+        "{absent: Node, name: a}",
+        expect![[r#"
+        cannot be scheduled: no node
+        kubectl get nodes -o wide"#]],
     );
 }
 
@@ -365,7 +450,9 @@ kind: Pod
 metadata: {name: web, namespace: shop, creationTimestamp: '2026-01-01T11:50:00Z'}
 spec:
   affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: web}}, topologyKey: kubernetes.io/hostname}]}}
-status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 node(s) did not match pod anti-affinity rules.', lastTransitionTime: '2026-01-01T11:50:00Z'}]}",
+status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 node(s) did not match pod anti-affinity rules.', lastTransitionTime: '2026-01-01T11:50:00Z'}]}
+---
+{kind: Node, metadata: {name: a}}",
         expect![[r#"
             cannot be scheduled: 0/3 nodes are available: 3 node(s) did not match pod anti-affinity rules. (it keeps away from pods with app=web on the same kubernetes.io/hostname) (for 10m)
             kubectl get pods -o wide -n shop"#]],

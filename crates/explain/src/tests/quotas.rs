@@ -15,12 +15,16 @@ status: {hard: {pods: 2, requests.cpu: 4}, used: {pods: 2, requests.cpu: 500m}}
 kind: Event
 involvedObject: {kind: ReplicaSet, name: web-1}
 reason: FailedCreate
-message: 'Error creating: pods \"web-1-x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
+message: refused
 ---
 kind: Event
 involvedObject: {kind: ReplicaSet, name: web-1}
 reason: FailedCreate
-message: 'Error creating: pods \"web-1-y\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'",
+message: refused
+---
+kind: ReplicaSet
+metadata: {name: web-1, namespace: shop}
+spec: {template: {spec: {containers: [{name: main, resources: {requests: {cpu: 10m}}}]}}}",
         expect![[r#"
             resourcequota/few in shop: is used up and refuses more: pods 2 of 2
 
@@ -77,7 +81,7 @@ status: {status}"
 /// There may be room, and still not for what somebody asks for.
 #[test]
 fn a_quota_with_room_names_whom_it_refuses() {
-    let quota = |message: &str, at: &str| {
+    let quota = |container: &str, at: &str| {
         format!(
             "
 kind: ResourceQuota
@@ -87,22 +91,23 @@ status: {{hard: {{requests.cpu: 4}}, used: {{requests.cpu: 3}}}}
 ---
 kind: Event
 reason: FailedCreate
-message: '{message}'
+message: refused
 involvedObject: {{kind: ReplicaSet, name: web-1}}
-lastTimestamp: '{at}'"
+lastTimestamp: '{at}'
+---
+kind: ReplicaSet
+metadata: {{name: web-1, namespace: shop}}
+spec: {{template: {{spec: {{containers: [{container}]}}}}}}"
         )
     };
     let lately = "2026-01-01T11:59:00Z";
     super::check_verdict(
-        &quota(
-            "pods is forbidden: failed quota: few: must specify requests.cpu for: nginx",
-            lately,
-        ),
+        &quota("{name: nginx}", lately),
         expect![[r#"
             has room, but not for all: replicaset/web-1 was refused: must specify requests.cpu for: nginx
         "#]],
     );
-    let exceeded = "pods is forbidden: exceeded quota: few, requested: requests.cpu=2, used: requests.cpu=3, limited: requests.cpu=4";
+    let exceeded = "{name: nginx, resources: {requests: {cpu: 2}}}";
     super::check_verdict(
         &quota(exceeded, lately),
         expect![[r#"

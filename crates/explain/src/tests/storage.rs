@@ -31,7 +31,7 @@ lines: [{class: waits, reason: InUse, what: 'is kept until pod db is gone, which
             sees        phase Bound, volume v
                         used by pod/db
 
-            waits       is kept until pod db is gone, which uses it
+            pending     is kept until pod db is gone, which uses it
 
             in the way  pod/db: uses it on node n1
                         persistentvolumeclaim/data: held by finalizer kubernetes.io/pvc-protection as long as a pod uses it (for 2m)
@@ -167,7 +167,7 @@ lines:";
             sees        volume small is passed over: it is too small (1Gi)
                         phase Pending, no volume
 
-            waits       for a volume that suits it: none does
+            pending     waits for a volume that suits it: none does
 
             would help  kubectl describe persistentvolumeclaim/data -n shop
                         shows its events
@@ -275,6 +275,8 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', reas
 kind: PersistentVolumeClaim
 metadata: {name: data, namespace: shop, uid: c}
 status: {phase: Pending}
+---
+{kind: Node, metadata: {name: a}}
 ---";
     let room = || {
         expect![[r#"
@@ -303,7 +305,7 @@ lastTimestamp: '2026-01-01T11:50:00Z'"
     );
 }
 
-/// To remove its finalizers by hand would take the volume away from whoever uses it.
+/// To remove its finalizers by hand would take the volume away from its users.
 #[test]
 fn a_volume_that_is_attached_is_not_to_be_freed_by_hand() {
     super::check_verdict(
@@ -450,7 +452,7 @@ metadata: {name: gold, uid: g}
         &format!("{}{class}", claim("Bound", "")),
         expect!["is bound to v"],
     );
-    // Its volume has what the class asked for, whoever has deleted that since.
+    // Its volume has what the class asked for, although it was deleted since.
     check(
         &claim("Bound", ", currentVolumeAttributesClassName: gold"),
         expect!["is bound to v"],

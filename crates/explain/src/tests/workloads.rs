@@ -72,7 +72,7 @@ fn a_rollout_that_a_bad_image_holds_up() {
             did         2m ago    scales web-2 from 1 to 2: it has the current template
                         2m ago    replicaset/web-2 creates 1 pod: it has 1 of 2
 
-            waits       keeps 3 old pods: 3 pods must stay available (maxUnavailable), 3 are, and 2 new pods are not available yet
+            pending     keeps 3 old pods: 3 pods must stay available (maxUnavailable), 3 are, and 2 new pods are not available yet
                         progress deadline in 8m20s (12:08:20Z)
 
             in the way  pod/web-2-a and 1 more: container main cannot pull image "web:bad": ErrImagePull (for 3m)
@@ -141,7 +141,11 @@ fn deployments_in_short() {
             "status:
   replicas: 2
   conditions:
-  - {type: ReplicaFailure, status: 'True', reason: FailedCreate, message: 'pods \"web-1-x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'}",
+  - {type: ReplicaFailure, status: 'True', reason: FailedCreate, message: 'pods \"web-1-x\" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'}
+---
+kind: ResourceQuota
+metadata: {name: few, namespace: shop}
+status: {hard: {pods: 2}, used: {pods: 2}}",
         ),
         expect![[r#"
             is stuck: 2 of 3 pods updated, 2 available; replicaset/web-1 cannot create pods: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2
@@ -288,7 +292,7 @@ lines: [{class: waits, reason: ContentRemains, what: waits until all pods are go
 
             sees        left in it: 1 ConfigMap, 1 PersistentVolumeClaim, 1 Pod, 1 Widget
 
-            waits       until all pods are gone: 1 is left
+            pending     waits until all pods are gone: 1 is left
 
             in the way  widget/w: held by finalizer widgets.example.com/cleanup, which the controller of widgets.example.com has to remove (for 29m)
                         persistentvolumeclaim/data: held by finalizer kubernetes.io/pvc-protection as long as a pod uses it (for 29m)
@@ -321,7 +325,7 @@ lines: [{class: waits, reason: WaitsForDependents, what: waits for 2 dependents,
         expect![[r#"
             configmap/c in shop: is being deleted; held by finalizer foregroundDeletion until everything that it owns is gone
 
-            waits       for 2 dependents: they block the deletion
+            pending     waits for 2 dependents: they block the deletion
 
             in the way  configmap/c: held by finalizer foregroundDeletion until everything that it owns is gone (for 60s)
 
@@ -546,9 +550,11 @@ status: {observedGeneration: 1, unavailableReplicas: 1}
 kind: ReplicaSet
 metadata: {name: web-1, namespace: shop, uid: s, ownerReferences: [{kind: Deployment, name: web, uid: d, controller: true}], annotations: {deployment.kubernetes.io/revision: '1'}}
 spec: {replicas: 1, template: {spec: {containers: [{name: main, image: 'web:1'}]}}}
-status: {replicas: 0, conditions: [{type: ReplicaFailure, status: 'True', reason: FailedCreate, message: 'pods \"web-1\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"main\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"main\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"main\" must set securityContext.runAsNonRoot=true)'}]}",
+status: {replicas: 0, conditions: [{type: ReplicaFailure, status: 'True', reason: FailedCreate, message: 'pods \"web-1\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false (container \"main\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container \"main\" must set securityContext.capabilities.drop=[\"ALL\"]), runAsNonRoot != true (pod or container \"main\" must set securityContext.runAsNonRoot=true)'}]}
+---
+{kind: Namespace, metadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: restricted}}}",
         expect![[r#"
-            is stuck: 0 of 1 pod updated, 0 available; replicaset/web-1 cannot create pods: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true
+            is stuck: 0 of 1 pod updated, 0 available; replicaset/web-1 cannot create pods: pods "web-1" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true
             kubectl get ns shop --show-labels"#]],
     );
 }

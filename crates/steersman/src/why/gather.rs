@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use api::kinds::{
-    DeviceClass, EndpointSlice, PersistentVolumeClaim, Pod, PodDisruptionBudget, ResourceClaim,
-    VolumeAttributesClass, WORKLOADS, WorkloadKind,
+    DeviceClass, EndpointSlice, Node, PersistentVolumeClaim, Pod, PodDisruptionBudget,
+    ResourceClaim, ResourceQuota, VolumeAttributesClass, WORKLOADS, WorkloadKind,
 };
 use api::{Resource, ResourceType};
 use controllers::discovery::Discovery;
@@ -42,7 +42,98 @@ impl Gatherer<'_> {
         if resource.namespaced {
             self.events(&mut facts).await;
         }
+        if explain::has_unschedulable_pods(&facts) {
+            self.add(&Node::TYPE, None, &mut facts).await;
+        }
+        self.references(&mut facts).await;
+        if needs.iter().any(|need| matches!(need, Need::Refused)) {
+            self.refused(&mut facts).await;
+        } else if explain::has_refusals(&facts) {
+            self.refusals(&mut facts).await;
+        }
         Ok(facts)
+    }
+
+    /// What pods refer to that cannot start: whether it is there, and its keys.
+    async fn references(&self, facts: &mut Facts) {
+        let references = explain::missing_references(facts);
+        for reference in references.into_iter().take(REFERENCES_MAX) {
+            let plural = match reference.kind {
+                "Secret" => "secrets",
+                _ => "configmaps",
+            };
+            self.look_up(plural, &reference.name, facts).await;
+        }
+    }
+
+    /// Reads an object that may be missing.
+    async fn look_up(&self, plural: &str, name: &str, facts: &mut Facts) {
+        let Some(resource) = self.discovery.named(plural) else {
+            return;
+        };
+        match self.connection.get(resource, self.namespace, name).await {
+            Ok(found) => facts.related.push(keep::without_values(found)),
+            Err(error) if error.is_not_found() => {
+                let kind = resource.kind.to_string();
+                facts.absent.insert((kind, name.to_owned()));
+            }
+            Err(error) => {
+                let why = self.cannot_read(resource, name, &error);
+                facts.could_not_read(&resource.kind, why);
+            }
+        }
+    }
+
+    /// What may keep the API server from creating pods: quotas, the service account, the namespace's policy.
+    async fn refusals(&self, facts: &mut Facts) {
+        self.add(&ResourceQuota::TYPE, None, facts).await;
+        let all = std::iter::once(&facts.object).chain(&facts.related);
+        let owners = all.filter(|object| is_workload(object));
+        let accounts: BTreeSet<String> = owners
+            .map(|owner| text(owner, "/spec/template/spec/serviceAccountName").to_owned())
+            .collect();
+        for account in accounts.into_iter().take(ACCOUNTS_MAX) {
+            let name = if account.is_empty() {
+                "default"
+            } else {
+                &account
+            };
+            self.look_up("serviceaccounts", name, facts).await;
+        }
+        if let Some(resource) = self.discovery.named("namespaces") {
+            match self.connection.get(resource, "", self.namespace).await {
+                Ok(namespace) => facts.related.push(namespace),
+                Err(error) => {
+                    let why = self.cannot_read(resource, self.namespace, &error);
+                    facts.could_not_read(&resource.kind, why);
+                }
+            }
+        }
+    }
+
+    /// Who was lately refused what it wanted to create, by the events of the namespace.
+    async fn refused(&self, facts: &mut Facts) {
+        let refused = facts.events.iter();
+        let refused = refused.filter(|event| event["reason"] == "FailedCreate");
+        let owners: BTreeSet<(String, String, String)> = refused
+            .map(|event| {
+                let of = |field: &str| text(&event["involvedObject"], field).to_owned();
+                (of("/apiVersion"), of("/kind"), of("/name"))
+            })
+            .collect();
+        for (version, kind, name) in owners.into_iter().take(OWNERS_MAX) {
+            let Some(resource) = self.discovery.find(&version, &kind) else {
+                continue;
+            };
+            match self.connection.get(resource, self.namespace, &name).await {
+                Ok(owner) => facts.related.push(owner),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    let why = self.cannot_read(resource, &name, &error);
+                    facts.could_not_read(&resource.kind, why);
+                }
+            }
+        }
     }
 
     fn cannot_read(&self, resource: &ResourceType, name: &str, error: &client::Error) -> String {
@@ -97,6 +188,8 @@ impl Gatherer<'_> {
                 let name = text(&facts.object, "/metadata/name").to_owned();
                 self.content(&name, facts).await;
             }
+            // By the events, which come last.
+            Need::Refused => {}
         }
     }
 
@@ -428,6 +521,15 @@ const NODES_MAX: usize = 8;
 
 /// More claims than this need not be asked about to know what pods wait for.
 const CLAIMS_MAX: usize = 8;
+
+/// More ConfigMaps and Secrets than this need not be looked for to know what a pod misses.
+const REFERENCES_MAX: usize = 16;
+
+/// The sets of one workload have one account, or two while it changes.
+const ACCOUNTS_MAX: usize = 4;
+
+/// More owners than this need not be named to know that a quota is too small.
+const OWNERS_MAX: usize = 16;
 
 /// More Services than this behind one Ingress are not read.
 const BACKENDS_MAX: usize = 16;

@@ -18,6 +18,16 @@ pub(super) fn object(item: &[u8]) -> Option<Value> {
     Some(object)
 }
 
+/// An object with the keys of its data and none of the values: some are secret.
+pub(super) fn without_values(mut object: Value) -> Value {
+    for part in ["data", "binaryData"] {
+        for value in object[part].as_object_mut().into_iter().flatten() {
+            *value.1 = Value::Null;
+        }
+    }
+    object
+}
+
 /// A pod of a workload. One that is ready and has never failed only counts: as such a pod, on its node, with its labels.
 pub(super) fn pod_of_workload(item: &[u8]) -> Option<Value> {
     let mut pod = object(item)?;
