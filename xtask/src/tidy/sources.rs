@@ -10,7 +10,7 @@ use crate::workspace;
 
 /// Past 600 lines a file is due to be split by concept; a hundred more is the mercy.
 const LINES_AT_MOST: usize = 700;
-/// An essay says at least what converges, what wakes it, what it writes and what it mirrors.
+/// An essay says at least what converges, what triggers it, what it writes and what it mirrors.
 const ESSAY_LINES_AT_LEAST: usize = 5;
 /// Modules of the controllers crate that are no controllers but what controllers share.
 const SHARED: &[&str] = &[
@@ -56,7 +56,58 @@ pub(crate) fn check(findings: &mut Vec<String>) -> Result<()> {
             check_controller(&name, &text, &controllers, findings);
         }
     }
+    check_listed(&files, findings)
+}
+
+/// A controller whose folder is there and that no list knows would never run.
+fn check_listed(files: &[PathBuf], findings: &mut Vec<String>) -> Result<()> {
+    let read = |path: &str| workspace::read(Path::new(path));
+    let (all, modules) = (
+        read("crates/controllers/src/all.rs")?,
+        read("crates/controllers/src/lib.rs")?,
+    );
+    let mut ledger = String::new();
+    for path in files.iter().filter(|path| path.starts_with("parity")) {
+        ledger += &workspace::read(path)?;
+    }
+    for module in controllers(files) {
+        let path = format!("crates/controllers/src/{module}/mod.rs");
+        if !files.contains(&PathBuf::from(&path)) || !has_descriptor(&read(&path)?) {
+            continue;
+        }
+        findings.extend(unlisted(&module, &all, &modules, &ledger));
+    }
     Ok(())
+}
+
+fn has_descriptor(text: &str) -> bool {
+    text.contains(": Descriptor = ")
+}
+
+fn unlisted(module: &str, all: &str, modules: &str, ledger: &str) -> Vec<String> {
+    let lists = [
+        (
+            all,
+            format!("crate::{module}::"),
+            "crates/controllers/src/all.rs",
+        ),
+        (
+            modules,
+            format!("mod {module};"),
+            "crates/controllers/src/lib.rs",
+        ),
+        (
+            ledger,
+            format!("steersman-controllers::{module}::"),
+            "parity: no test of upstream's is covered by it",
+        ),
+    ];
+    let missing = lists
+        .into_iter()
+        .filter(|(list, entry, _)| !list.contains(entry));
+    missing
+        .map(|(_, entry, name)| format!("{name}: `{entry}` is missing"))
+        .collect()
 }
 
 fn check_rust(name: &str, text: &str, findings: &mut Vec<String>) {
@@ -224,6 +275,17 @@ mod tests {
             &mut findings,
         );
         findings
+    }
+
+    #[test]
+    fn a_controller_that_no_list_knows_is_found() {
+        let all = "crate::job::DESCRIPTOR,";
+        let ledger = "steersman-controllers::job::tests::a";
+        assert_eq!(unlisted("job", all, "pub mod job;", ledger), [""; 0]);
+        assert_eq!(unlisted("toy", all, "pub mod job;", ledger).len(), 3);
+        assert!(has_descriptor(
+            "pub const DESCRIPTOR: Descriptor = Descriptor {"
+        ));
     }
 
     #[test]
