@@ -167,10 +167,11 @@ fn conditions(writes: &[&Entry], names: &Names) -> BTreeMap<String, Vec<String>>
         let conditions = object["status"]["conditions"].as_array();
         for condition in conditions.into_iter().flatten() {
             let text = |field: &str| condition[field].as_str().unwrap_or("").to_owned();
-            let name = object["metadata"]["name"].as_str().unwrap_or("");
+            let metadata = |field: &str| object["metadata"][field].as_str().unwrap_or("");
             let transition = (text("status"), text("lastTransitionTime"));
+            // By uid: a recreated object has no transitions of its namesake's.
             let before = last.insert(
-                format!("{kind}/{name} {}", text("type")),
+                format!("{} {}", metadata("uid"), text("type")),
                 transition.clone(),
             );
             let moved =
@@ -179,11 +180,17 @@ fn conditions(writes: &[&Entry], names: &Names) -> BTreeMap<String, Vec<String>>
             if normalise::is_progress(&reason) {
                 reason = normalise::PROGRESS.to_owned();
             }
-            let star = if moved { "*" } else { "" };
-            let state = format!("{}({reason}){star}", transition.0);
+            let mut state = format!("{}({reason})", transition.0);
+            let name = names.text(metadata("name"));
             let states = history
-                .entry(format!("{kind}/{} {}", names.text(name), text("type")))
+                .entry(format!("{kind}/{name} {}", text("type")))
                 .or_default();
+            if moved {
+                state.push('*');
+            } else if states.last().and_then(|last| last.strip_suffix('*')) == Some(&state) {
+                // One more write of the same transition: how many there are is counted elsewhere.
+                continue;
+            }
             if states.last() != Some(&state) {
                 states.push(state);
             }
@@ -245,4 +252,45 @@ fn refusals(writes: &[Entry]) -> BTreeMap<String, u64> {
         *refusals.entry(line).or_default() += 1;
     }
     refusals
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn available(writes: &[(&str, &str, &str)]) -> String {
+        let write = |(uid, status, at): &(&str, &str, &str)| Entry {
+            response_object: Some(json!({
+                "kind": "Deployment",
+                "metadata": {"name": "web", "uid": uid},
+                "status": {"conditions": [
+                    {"type": "Available", "status": status, "reason": "R", "lastTransitionTime": at}
+                ]},
+            })),
+            ..Entry::default()
+        };
+        let writes: Vec<Entry> = writes.iter().map(write).collect();
+        let writes: Vec<&Entry> = writes.iter().collect();
+        let names = Names::learn("default", &[]);
+        conditions(&writes, &names)["Deployment/web Available"].join(" -> ")
+    }
+
+    #[test]
+    fn a_transition_time_that_moves_without_a_change_of_status_is_recorded_once() {
+        let moved = [("a", "False", "1"), ("a", "False", "2")];
+        assert_eq!(available(&moved), "False(R) -> False(R)*");
+        let written_again = [moved[0], moved[1], moved[1], ("a", "True", "3")];
+        assert_eq!(
+            available(&written_again),
+            "False(R) -> False(R)* -> True(R)"
+        );
+    }
+
+    #[test]
+    fn a_recreated_object_has_no_transitions_of_its_namesake() {
+        let recreated = [("a", "False", "1"), ("b", "False", "2"), ("b", "True", "3")];
+        assert_eq!(available(&recreated), "False(R) -> True(R)");
+    }
 }
