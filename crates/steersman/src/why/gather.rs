@@ -475,9 +475,12 @@ impl Gatherer<'_> {
     }
 
     async fn add(&self, kind: &ResourceType, selector: Option<&str>, facts: &mut Facts) {
-        let keep = match *kind == Pod::TYPE && is_workload(&facts.object) {
-            true => keep::pod_of_workload,
-            false => keep::object,
+        let keep = match explain::kind_of(&facts.object) {
+            _ if *kind != Pod::TYPE => keep::object,
+            "Service" | "Ingress" => keep::pod_behind_service,
+            "PodDisruptionBudget" => keep::pod_of_workload,
+            _ if is_workload(&facts.object) => keep::pod_of_workload,
+            _ => keep::object,
         };
         self.add_kept(kind, selector, keep, facts).await;
     }

@@ -64,6 +64,26 @@ pub(super) fn pod_of_workload(item: &[u8]) -> Option<Value> {
     Some(kept)
 }
 
+/// A pod behind a Service. One at work counts, by its addresses and by the names of its ports.
+pub(super) fn pod_behind_service(item: &[u8]) -> Option<Value> {
+    let mut pod = object(item)?;
+    if !is_at_work(&pod) {
+        return Some(pod);
+    }
+    let ports = |container: &Value| json!({"name": container["name"], "ports": container["ports"]});
+    let mut kept = pod_of_workload(item)?;
+    for list in ["containers", "initContainers"] {
+        let containers = pod["spec"][list].as_array();
+        if let Some(containers) = containers {
+            kept["spec"][list] = containers.iter().map(ports).collect();
+        }
+    }
+    for field in ["podIP", "podIPs"] {
+        kept["status"][field] = pod["status"][field].take();
+    }
+    Some(kept)
+}
+
 /// A pod of a workload that may be why that is not settled: one at work is not.
 pub(super) fn pod_that_may_be_why(item: &[u8]) -> Option<Value> {
     let pod = object(item)?;
@@ -169,6 +189,22 @@ mod tests {
                 .remove("managedFields");
             assert_eq!(kept(&told), expected);
         }
+    }
+
+    #[test]
+    fn pods_behind_a_service_keep_their_addresses_and_ports() {
+        let mut at_work = pod("a", "True", 0);
+        at_work["spec"]["containers"][0]["ports"] = json!([{"name": "web", "containerPort": 80}]);
+        at_work["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "a"}]);
+        let kept = pod_behind_service(at_work.to_string().as_bytes()).unwrap();
+        assert_eq!(kept["status"]["podIP"], "10.0.0.1");
+        assert_eq!(
+            kept["spec"]["containers"],
+            json!([{"name": "c", "ports": [{"name": "web", "containerPort": 80}]}])
+        );
+        let unready = pod("b", "False", 0);
+        let kept = pod_behind_service(unready.to_string().as_bytes()).unwrap();
+        assert_eq!(kept["status"], unready["status"]);
     }
 
     #[test]
