@@ -1,9 +1,9 @@
 //! What all pages see: rows and decisions as they change, computed once and handed to every page.
 //!
-//! Changes gather for a moment and leave as one [`Frame`]. The frames of the last minutes are kept, on top of the rows
-//! as they were before the first of them ([`Inner::base`]): a page that comes gets the base, the frames, and then whatever
-//! happens, so it can show every moment of the last minutes without asking again. All of it is bounded, and nothing of
-//! it exists while no page is open.
+//! A change leaves at once, and what follows within a picture of a screen leaves together, each time as one [`Frame`].
+//! The frames of the last minutes are kept, on top of the rows as they were before the first of them ([`Inner::base`]): a
+//! page that comes gets the base, the frames, and then whatever happens, so it can show every moment of the last minutes
+//! without asking again. All of it is bounded, and nothing of it exists while no page is open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -90,7 +90,7 @@ struct Inner {
     pending_decisions: Vec<Item>,
 }
 
-/// Frames that a page may be behind before it is dropped and starts over: a minute of a busy cluster.
+/// Frames that a page may be behind before it is dropped and starts over: ten seconds of a cluster that never rests.
 const BACKLOG: usize = 512;
 
 /// The history of the slider, in bytes of JSON and in time.
@@ -115,8 +115,8 @@ const EARLIER_DECISIONS: usize = 400;
 /// Decisions that one frame may hold: a cluster that is restored makes thousands at once, and nobody reads them.
 const DECISIONS_AT_ONCE: usize = 1000;
 
-/// How long changes gather. With the time on the wire and a frame of the screen it stays far below 100 ms.
-const GATHERING: Duration = Duration::from_millis(30);
+/// How far frames are apart at least: no screen shows more than 60 pictures a second.
+const APART: Duration = Duration::from_millis(16);
 
 impl Feed {
     pub fn new() -> Arc<Feed> {
@@ -208,8 +208,8 @@ impl Feed {
     pub(crate) async fn run(&self, clock: &api::Clock) {
         loop {
             self.changed.notified().await;
-            tokio::time::sleep(GATHERING).await;
             self.flush(clock.now());
+            tokio::time::sleep(APART).await;
         }
     }
 
@@ -499,6 +499,28 @@ mod tests {
             1,
             "the rest is too old"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_leaves_at_once_and_what_follows_it_leaves_together() {
+        let feed = Feed::new();
+        feed.activate(Vec::new(), at(-10));
+        let mut live = feed.subscribe(at(0)).live;
+        let clock = runtime::clock::wall();
+        let (own, begun) = (feed.clone(), tokio::time::Instant::now());
+        let running = runtime::spawn(async move { own.run(&clock).await });
+        feed.put("a", item("x", "1"));
+        assert_eq!(live.recv().await.unwrap().frame.set.len(), 1);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        feed.put("b", item("x", "2"));
+        feed.put("c", item("x", "3"));
+        assert_eq!(live.recv().await.unwrap().frame.set.len(), 2);
+        assert!(
+            begun.elapsed() <= APART + Duration::from_millis(1),
+            "{:?}",
+            begun.elapsed()
+        );
+        drop(running);
     }
 
     #[test]
