@@ -84,6 +84,11 @@ impl Dashboard {
                 let client = (!viewer.sees_all()).then_some(&viewer.client);
                 found(self.source.why(&named(query), client).await)
             }
+            (&Method::GET, "predict") => {
+                let client = (!viewer.sees_all()).then_some(&viewer.client);
+                let prediction = self.source.predict(&named(query), client).await;
+                json_answer(StatusCode::OK, &prediction.unwrap_or_default())
+            }
             (&Method::POST, "act") if self.acts => self.act(viewer, request.body()).await,
             (_, "act") => plain(StatusCode::FORBIDDEN, "this page is read only\n"),
             _ => plain(StatusCode::NOT_FOUND, "there is nothing here\n"),

@@ -35,8 +35,13 @@ pub trait Source: Send + Sync {
         client: Option<&'a Client>,
     ) -> BoxFuture<'a, Result<Value, String>>;
 
-    /// What `steersman preview` expects of a rollout that has begun; none where it cannot tell.
-    fn predict<'a>(&'a self, object: &'a Named) -> BoxFuture<'a, Option<Value>>;
+    /// What `steersman preview` expects of a rollout that has begun, from what this client may read where it is not for
+    /// whoever sees everything; none where it cannot tell.
+    fn predict<'a>(
+        &'a self,
+        object: &'a Named,
+        client: Option<&'a Client>,
+    ) -> BoxFuture<'a, Option<Value>>;
 
     /// Does it, with this client's rights; says what was done, or why it was not. None where nothing can be done.
     fn act<'a>(

@@ -145,7 +145,7 @@ impl Verdicts {
                 self.explained.notified().await;
                 continue;
             };
-            if let Some(mut prediction) = source.predict(&object).await {
+            if let Some(mut prediction) = source.predict(&object, None).await {
                 prediction["generation"] = generation.into();
                 feed.put(&format!("preview/{key}"), for_owners_alone(&prediction));
             }

@@ -28,8 +28,7 @@ pub(crate) fn mount(process: &Process, feed: Arc<Feed>) {
     let agent = manager::version::user_agent("dashboard");
     let client = Client::new(process.transport.clone()).with_user_agent(&agent);
     let server = &process.host;
-    let source =
-        InTheBox::without_hands(client.clone(), server, &process.clock, &process.decisions);
+    let source = InTheBox::on_a_cluster(client.clone(), server, &process.clock, &process.decisions);
     let dashboard = Dashboard::new(Setup {
         feed,
         client,

@@ -3,6 +3,8 @@
 // The server sends the state as it was when the history begins (the base), and then frames: what was set, what is gone,
 // what was decided. The state of any moment is the base with the frames up to then.
 
+import { keyOf, short } from "app/words";
+
 /**
  * @typedef {Object} Row
  * @property {string} kind
@@ -25,6 +27,7 @@
  * @property {boolean} [cordoned]
  * @property {boolean} [stopped]
  * @property {boolean} [simulated]
+ * @property {boolean} [missing]  a node that is known by its pods alone
  * @property {number} [room]
  * @property {boolean} [workload]  it makes pods from a template
  * @property {boolean} [rolls]  a change of its template replaces its pods
@@ -37,7 +40,8 @@
  * @property {number} [generation]
  * @property {number} [surge]
  * @property {number} [unavailable]
- * @property {boolean} [recreate]
+ * @property {boolean} [open]  it may be unsettled
+ * @property {string} [service]  the Service that a slice is of
  * @property {boolean} [paused]
  * @property {number} [healthy]
  * @property {number} [least]
@@ -50,13 +54,12 @@
  * @property {string} [verdict]
  * @property {{command?: string, why: string}} [help]
  * @property {string[]} [waits]
- * @property {number} [begin]  of a prediction, in milliseconds
  * @property {{at: number, old: number, oldReady: number, new: number, newReady: number}[]} [samples]
  *
  * @typedef {{matchLabels?: Record<string, string>, matchExpressions?: {key: string, operator: string, values?: string[]}[]}} Selector
  * @typedef {{group?: string, kind: string, namespace?: string, name: string, uid?: string}} Named
  * @typedef {{class: "acts"|"waits"|"states", reason: string, object?: Named, what: string, why?: string, until?: string, hint?: string}} Line
- * @typedef {{t: number, controller: string, object: Named, lines: Line[]}} Decision
+ * @typedef {{t: number, controller: string, object: Named, lines: Line[], key?: string}} Decision  the key of its object, once it was asked for
  * @typedef {{t: number, set?: Record<string, Row>, gone?: string[], decisions?: Decision[]}} Frame
  * @typedef {{t: number, counts: Record<string, [number, number, number]>}} Sample  ready, not ready, terminating by hash
  */
@@ -66,6 +69,9 @@ const FRAMES_MAX = 20000;
 const HISTORY_MS = 15 * 60 * 1000;
 const DECISIONS_MAX = 3000;
 const SAMPLES_MAX = 2000;
+
+/** Of more dependents the next moment is not looked for. */
+const FAMILY_MAX = 100;
 
 /** The state of one moment, with what is looked up in it. */
 export class View {
@@ -94,6 +100,14 @@ export class View {
   /** @param {string} kind */
   all(kind) {
     return this.byKind.get(kind) ?? [];
+  }
+
+  /** How many namespaces there are, as far as they show. */
+  namespaces() {
+    const names = new Set();
+    for (const row of this.byUid.values()) names.add(row.kind === "Namespace" ? row.name : (row.ns ?? ""));
+    names.delete("");
+    return names.size;
   }
 
   /** Who is at the top of the owners. @param {Row} row */
@@ -131,19 +145,22 @@ export class View {
 
   /** When only time has to pass: the next moment that the last decisions about an object name. @param {Named|Row} object */
   deadline(object) {
-    const namespace = "ns" in object ? object.ns : /** @type {Named} */ (object).namespace;
+    const row = this.rows.get(keyOf(object));
+    // What a ReplicaSet waits for holds up its Deployment, and so does what is to happen to a pod.
+    const below = (/** @type {Row|undefined} */ owner) => (owner && this.children.get(owner.uid)) || [];
+    const family = below(row).flatMap((child) => [child, ...below(child)]);
+    const own = new Set([keyOf(object), ...family.slice(0, FAMILY_MAX).map(keyOf)]);
     const asked = new Set();
     let soonest;
     for (let index = this.decisions.length - 1; index >= 0 && index > this.decisions.length - 600; index -= 1) {
       const decision = this.decisions[index];
-      const about = decision.object;
-      if (about.name !== object.name || about.kind !== object.kind || (about.namespace ?? "") !== (namespace ?? "")) continue;
+      const about = (decision.key ??= keyOf(decision.object));
       // Of each controller the last decision counts.
-      if (asked.has(decision.controller)) continue;
-      asked.add(decision.controller);
+      if (!own.has(about) || asked.has(`${decision.controller} ${about}`)) continue;
+      asked.add(`${decision.controller} ${about}`);
       for (const line of decision.lines) {
         const at = line.until ? Date.parse(line.until) : NaN;
-        if (at > this.t && (!soonest || at < soonest.at)) soonest = { at, what: line.what };
+        if (at > this.t && (!soonest || at < soonest.at)) soonest = { at, what: about === keyOf(object) || decision.object.kind === "ReplicaSet" ? line.what : `${short(decision.object)} ${line.what}` };
       }
     }
     return soonest;
@@ -200,7 +217,9 @@ export class Model {
     /** @type {"connecting"|"live"|"lost"|"recording"} */
     this.connection = "connecting";
     this.title = "";
-    /** @type {{warnings: string[], verdict: string, begin: number}|null} */
+    /** Predictions that this viewer asked for, by key. @type {Map<string, Row>} */
+    this.predictions = new Map();
+    /** @type {{warnings: string[], verdict: string, failed: boolean, begin: number}|null} */
     this.notes = null;
     this.clockAt = { cluster: 0, page: 0 };
   }
@@ -236,6 +255,8 @@ export class Model {
       if (row?.uid && this.uids.get(row.uid) === row) this.uids.delete(row.uid);
     }
     for (const [key, row] of Object.entries(frame.set ?? {})) {
+      // A ReplicaSet that comes after its pods says whose they are.
+      if (row.workload && row.owner && !this.uids.has(row.uid) && this.podsOf.has(row.uid)) touched.add(row.uid);
       this.rows.set(key, row);
       this.index(key, row);
       if (row.kind === "Pod" && row.owner) touched.add(row.owner);

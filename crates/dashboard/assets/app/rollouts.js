@@ -2,6 +2,7 @@
 // `preview` expected behind it and the limits as lines.
 
 import { useMemo } from "preact/hooks";
+import { ask } from "app/connection";
 import { html } from "app/html";
 import { model } from "app/model";
 import { clock, human, keyOf, link, short } from "app/words";
@@ -51,7 +52,7 @@ export function Rollouts({ view }) {
 /** What the bands and lines of a chart mean. */
 export function Legend() {
   return html`<ul class="legend" aria-label="What the bands mean">${BANDS.map(([name, words]) => html`<li><span class=${`band ${name}`} aria-hidden="true"></span>${words}</li>`)}
-    <li><span class="rule predicted" aria-hidden="true"></span>ready, as previewed</li><li><span class="rule limit" aria-hidden="true"></span>limits</li></ul>`;
+    ${model.connection === "recording" ? null : html`<li><span class="rule predicted" aria-hidden="true"></span>ready, as previewed</li>`}<li><span class="rule limit" aria-hidden="true"></span>limits</li></ul>`;
 }
 
 /** @param {Sample[]} samples @param {number} t */
@@ -99,9 +100,9 @@ export function Chart({ row, view }) {
   // A workload that has no pods yet waits for the first since it was created.
   const begin = samples.length ? began(samples, view.t) : Math.max(model.base.t, Math.min(view.t, row.at * 1000));
   const begun = Math.max(model.base.t, begin - Math.max(2000, (view.t - begin) / 20));
-  const prediction = view.rows.get(`preview/${keyOf(row)}`);
+  const prediction = predictionOf(view, row);
   // A prediction of an earlier rollout says nothing about this one.
-  const predicted = prediction && (prediction.begin ?? 0) > begin - 20_000 ? (prediction.samples ?? []) : [];
+  const predicted = prediction?.generation === row.generation ? (prediction?.samples ?? []) : [];
   const expectedEnd = predicted.length ? begin + predicted[predicted.length - 1].at * 1000 + 2000 : 0;
   const end = Math.max(view.t, expectedEnd < view.t + 10 * 60_000 ? expectedEnd : 0, begun + 10_000);
   const now = lastUpTo(samples, view.t);
@@ -114,9 +115,9 @@ export function Chart({ row, view }) {
     const points = [...(first ? [{ t: begun, sums: bands(first, hash) }] : []), ...steps.map((sample) => ({ t: sample.t, sums: bands(sample, hash) }))];
     return points;
   }, [samples.length, view.t, begun, hash]);
-  const limits = row.kind === "Deployment" && !row.recreate
-    ? [["at most", wanted + (row.surge ?? 0)], ["at least", wanted - (row.unavailable ?? 0)]]
-    : [["wanted", wanted]];
+  const limits = row.unavailable === undefined
+    ? [["wanted", wanted]]
+    : [["at most", wanted + (row.surge ?? 0)], ["at least", Math.max(0, wanted - row.unavailable)]];
   const rules = [...limits, ...budgets.map((one) => [`budget ${one.name}`, one.least ?? 0])];
   const highest = Math.max(1, ...rules.map(([, value]) => Number(value)), ...drawn.map((point) => point.sums.reduce((sum, one) => sum + one, 0)), ...predicted.map((one) => one.old + one.new));
   const x = (/** @type {number} */ t) => ((t - begun) / (end - begun)) * WIDTH;
@@ -129,13 +130,31 @@ export function Chart({ row, view }) {
       <span class="now">${words}</span>${row.paused ? html` <span class="state">paused</span>` : null}</figcaption>
     <div class="plot"><svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`Pods of ${short(row)} over time. Now ${words}.`} preserveAspectRatio="none">
       ${BANDS.map(([name], band) => html`<path class=${`band ${name}`} d=${area(drawn, band, x, y, Math.min(view.t, end))} />`)}
-      ${ready.length > 1 ? html`<path class="predicted" d=${line(ready, x, y, end)} />` : null}
+      ${ready.length ? html`<path class="predicted" d=${line(ready, x, y, end)} />` : null}
       ${rules.map(([, value]) => html`<line class="limit" x1="0" x2=${WIDTH} y1=${y(Number(value))} y2=${y(Number(value))} />`)}
       <line class="cursor" x1=${x(view.t)} x2=${x(view.t)} y1=${TOP} y2=${HEIGHT} />
     </svg>${labels(rules, y).map(([text, top]) => html`<span class="rule-label" style=${{ top: `${top}%` }} aria-hidden="true">${text}</span>`)}</div>
     <div class="axis" aria-hidden="true"><span>${clock(begun)}</span><span>${predicted.length && expectedEnd > view.t ? `preview: done in ${human((expectedEnd - 2000 - view.t) / 1000)}` : ""}</span><span>${clock(end)}</span></div>
     <p class="sr">Limits: ${rules.map(([name, value]) => `${name} ${value}`).join(", ")}.</p>
   </figure>`;
+}
+
+/** Generations that were asked about, by key. @type {Map<string, number|undefined>} */
+const asked = new Map();
+
+/** What was predicted; who may not see everything asks for it. @param {View} view @param {Row} row */
+function predictionOf(view, row) {
+  const key = keyOf(row);
+  if (model.hello.all) return view.rows.get(`preview/${key}`);
+  if (model.connection === "live" && model.cursor === null && row.open && asked.get(key) !== row.generation) {
+    asked.set(key, row.generation);
+    ask("predict", { kind: row.kind, namespace: row.ns ?? "", name: row.name }).then((prediction) => {
+      if (!prediction?.samples) return;
+      model.predictions.set(key, prediction);
+      model.changed();
+    });
+  }
+  return model.predictions.get(key);
 }
 
 /** A label takes this much of the height, in percent. */

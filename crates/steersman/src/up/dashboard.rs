@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use api::kinds::Deployment;
-use api::{Clock, Resource, Rng};
+use api::{Clock, Rng};
 use client::Client;
 use controllers::discovery::Discovery;
 use dashboard::{Access, Action, Dashboard, Feed, LinkKey, Named, Setup, Source};
@@ -16,10 +15,11 @@ use futures_util::future::BoxFuture;
 use runtime::pace::Speed;
 use runtime::{Decisions, Stop, Task, spawn};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::OnceCell;
 
+use super::predictor::Predictor;
 use crate::apiserver::Served;
 use crate::connect::{Connection, PAGE, PAGE_IN_PROCESS};
 use crate::why::{self, Answer, Gatherer};
@@ -90,7 +90,7 @@ pub(crate) fn start(
         clock: parts.clock.clone(),
         decisions: parts.decisions.clone(),
         speed: parts.speed,
-        nodes: Some(parts.nodes),
+        predictor: Some(Predictor::on(Some(parts.nodes))),
         page: PAGE_IN_PROCESS,
         discovery: OnceCell::new(),
     };
@@ -121,8 +121,8 @@ pub(crate) struct InTheBox {
     clock: Clock,
     decisions: Decisions,
     speed: Option<Speed>,
-    /// How many nodes a prediction is made on; none where nothing is predicted.
-    nodes: Option<usize>,
+    /// None where nothing is predicted.
+    predictor: Option<Predictor>,
     /// How many objects are listed at a time.
     page: u32,
     discovery: OnceCell<Discovery>,
@@ -130,9 +130,6 @@ pub(crate) struct InTheBox {
 
 /// As long as `steersman node drain` tries when nobody says.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
-
-/// A larger rollout is not predicted: the preview of it would take the processor from what it predicts.
-const PREDICTED_PODS_MAX: i64 = 200;
 
 impl Source for InTheBox {
     fn why<'a>(
@@ -147,8 +144,18 @@ impl Source for InTheBox {
         .boxed()
     }
 
-    fn predict<'a>(&'a self, object: &'a Named) -> BoxFuture<'a, Option<Value>> {
-        self.prediction(object).boxed()
+    fn predict<'a>(
+        &'a self,
+        object: &'a Named,
+        client: Option<&'a Client>,
+    ) -> BoxFuture<'a, Option<Value>> {
+        async move {
+            let predictor = self.predictor.as_ref()?;
+            let discovery = self.discovery().await.ok()?;
+            let connection = self.connection(client);
+            predictor.predict(&connection, discovery, object).await
+        }
+        .boxed()
     }
 
     fn act<'a>(
@@ -169,7 +176,20 @@ impl Source for InTheBox {
 }
 
 impl InTheBox {
-    /// One that explains and no more: for what is recorded, and for clusters that are not simulated.
+    /// One for a cluster that is not simulated: it explains and predicts, and does nothing.
+    pub(crate) fn on_a_cluster(
+        client: Client,
+        server: &str,
+        clock: &Clock,
+        decisions: &Decisions,
+    ) -> InTheBox {
+        InTheBox {
+            predictor: Some(Predictor::on(None)),
+            ..InTheBox::without_hands(client, server, clock, decisions)
+        }
+    }
+
+    /// One that explains and no more: for what is recorded.
     pub(crate) fn without_hands(
         client: Client,
         server: &str,
@@ -182,15 +202,14 @@ impl InTheBox {
             clock: clock.clone(),
             decisions: decisions.clone(),
             speed: None,
-            nodes: None,
+            predictor: None,
             page: PAGE,
             discovery: OnceCell::new(),
         }
     }
 
     async fn explain(&self, object: &Named, client: Option<&Client>) -> Result<Value> {
-        let own = client.unwrap_or(&self.client).clone();
-        let connection = Connection::within(own, &self.server, &self.clock, self.page);
+        let connection = self.connection(client);
         let discovery = self.discovery().await?;
         let Some(resource) = discovery.named(&object.kind) else {
             bail!("the server has no resource {:?}", object.kind);
@@ -227,10 +246,15 @@ impl InTheBox {
         Ok(serde_json::to_value(explain::explain(&facts))?)
     }
 
+    /// With the rights of this client, or of whoever sees everything.
+    fn connection(&self, client: Option<&Client>) -> Connection {
+        let own = client.unwrap_or(&self.client).clone();
+        Connection::within(own, &self.server, &self.clock, self.page)
+    }
+
     /// All kinds that have explanations are built in, so they are asked for once.
     async fn discovery(&self) -> Result<&Discovery> {
-        let connection =
-            Connection::within(self.client.clone(), &self.server, &self.clock, self.page);
+        let connection = self.connection(None);
         self.discovery
             .get_or_try_init(|| async { why::read_discovery(&connection).await })
             .await
@@ -286,162 +310,5 @@ impl InTheBox {
                 Ok(format!("time passes {factor} times as fast"))
             }
         }
-    }
-
-    /// What a preview of this rollout would have said before it began: the old template is brought to life on a
-    /// cluster of the same size, and the new one applied on top.
-    async fn prediction(&self, object: &Named) -> Option<Value> {
-        self.nodes?;
-        // What a rollout came from is known by the ReplicaSets of a Deployment alone.
-        if object.kind != Deployment::TYPE.kind {
-            return None;
-        }
-        let connection =
-            Connection::within(self.client.clone(), &self.server, &self.clock, self.page);
-        let discovery = self.discovery().await.ok()?;
-        let list = async |plural: &str| {
-            let resource = discovery.named(plural)?;
-            connection
-                .list(resource, &object.namespace, None)
-                .await
-                .ok()
-        };
-        let resource = discovery.named(&object.kind)?;
-        let found = connection
-            .get(resource, &object.namespace, &object.name)
-            .await
-            .ok()?;
-        if found["spec"]["replicas"].as_i64()? > PREDICTED_PODS_MAX {
-            return None;
-        }
-        let sets = list("replicasets").await?;
-        let rollout = Rollout::of(&found, &sets);
-        let budgets = list("poddisruptionbudgets").await.unwrap_or_default();
-        let now = self.clock.now();
-        let begin = rollout.begin.unwrap_or(now.time());
-        let setup = preview::Setup {
-            manifests: vec![manifest(plain(&found))],
-            state: rollout
-                .before
-                .into_iter()
-                .chain(budgets.iter().map(plain))
-                .map(manifest)
-                .collect(),
-            namespace: object.namespace.clone(),
-            begin,
-            ready_after: Duration::ZERO,
-            fail_images: Vec::new(),
-            nodes: self.nodes,
-            node_config: None,
-            stages: nodes::stages::Stages::default(),
-            assumed: Vec::new(),
-            length: Duration::from_secs(600),
-            missing: Vec::new(),
-            from: String::new(),
-            drain: Vec::new(),
-            loads: Vec::new(),
-        };
-        let previewed = tokio::task::spawn_blocking(move || preview::preview(&setup).ok());
-        let preview = previewed.await.ok()??;
-        // Nothing else was applied.
-        let workload = preview.workloads.into_iter().next()?;
-        Some(json!({
-            "begin": begin.unix() * 1000,
-            "completes": workload.completes,
-            "samples": workload.samples,
-        }))
-    }
-}
-
-/// A rollout that has begun.
-struct Rollout {
-    /// When its ReplicaSet was made.
-    begin: Option<api::Time>,
-    /// The Deployment as it was before.
-    before: Option<Value>,
-}
-
-impl Rollout {
-    fn of(deployment: &Value, sets: &[Value]) -> Rollout {
-        let uid = &deployment["metadata"]["uid"];
-        let revision = |set: &Value| -> i64 {
-            let text = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
-            text.and_then(|text| text.parse().ok()).unwrap_or(0)
-        };
-        let is_own = |set: &&Value| set["metadata"]["ownerReferences"][0]["uid"] == *uid;
-        let mut own: Vec<&Value> = sets.iter().filter(is_own).collect();
-        own.sort_by_key(|set| std::cmp::Reverse(revision(set)));
-        let begin = own
-            .first()
-            .and_then(|set| set["metadata"]["creationTimestamp"].as_str());
-        let before = own.get(1).map(|set| {
-            let mut before = plain(deployment);
-            before["spec"]["template"] = set["spec"]["template"].clone();
-            if let Some(labels) = before["spec"]["template"]["metadata"]["labels"].as_object_mut() {
-                labels.remove("pod-template-hash");
-            }
-            before
-        });
-        Rollout {
-            begin: begin.and_then(api::Time::parse),
-            before,
-        }
-    }
-}
-
-/// What a user would have written.
-fn plain(object: &Value) -> Value {
-    let metadata = &object["metadata"];
-    json!({
-        "apiVersion": object["apiVersion"], "kind": object["kind"],
-        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "labels": metadata["labels"]},
-        "spec": object["spec"],
-    })
-}
-
-fn manifest(object: Value) -> preview::Manifest {
-    preview::Manifest {
-        file: "the cluster".to_owned(),
-        line: 0,
-        object,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rollout_is_previewed_from_the_template_before() {
-        let set = |name: &str, revision: &str, image: &str| {
-            json!({"metadata": {"name": name, "creationTimestamp": "1970-01-01T00:01:00Z",
-                "annotations": {"deployment.kubernetes.io/revision": revision},
-                "ownerReferences": [{"uid": "u"}]},
-                "spec": {"template": {"metadata": {"labels": {"app": "web", "pod-template-hash": "x"}},
-                    "spec": {"containers": [{"image": image}]}}}})
-        };
-        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
-            "spec": {"replicas": 3, "template": {"spec": {"containers": [{"image": "web:3"}]}}}});
-        let sets = [
-            set("a", "9", "web:2"),
-            set("b", "10", "web:3"),
-            set("c", "2", "web:1"),
-        ];
-        let rollout = Rollout::of(&deployment, &sets);
-        let before = rollout.before.unwrap();
-        assert_eq!(
-            before["spec"]["template"]["spec"]["containers"][0]["image"],
-            "web:2"
-        );
-        assert_eq!(
-            before["spec"]["template"]["metadata"]["labels"],
-            json!({"app": "web"})
-        );
-        assert_eq!(rollout.begin, api::Time::parse("1970-01-01T00:01:00Z"));
-        assert!(
-            Rollout::of(&deployment, &sets[1..2]).before.is_none(),
-            "the first rollout comes from nothing"
-        );
     }
 }

@@ -11,6 +11,7 @@ mod live;
 mod log;
 mod merge;
 pub(crate) mod places;
+mod predictor;
 mod registration;
 mod screen;
 mod time;

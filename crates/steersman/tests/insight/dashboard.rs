@@ -82,7 +82,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
 spec:
-  replicas: 0
+  replicas: 2
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}}
@@ -96,12 +96,14 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: limited}
 rules:
-- {apiGroups: [apps], resources: [deployments], verbs: [get, list]}
+- {apiGroups: [apps], resources: [deployments, replicasets], verbs: [get, list]}
 - {nonResourceURLs: ['/dashboard/*'], verbs: [get]}";
     cluster.apply(&ROLES, "", "limited", role);
     visitor.wait_for("/dashboard/", "importmap");
     let shown = "/dashboard/object?kind=Deployment&namespace=default&name=web";
     visitor.wait_for(shown, "name: web");
+    let predicted = "/dashboard/predict?kind=Deployment&namespace=default&name=web";
+    visitor.wait_for(predicted, "\"newReady\":2");
     // Read with the manager's own rights, this would be there.
     let hidden = visitor.wait_for("/dashboard/object?kind=Node&name=node-0", "node");
     assert!(
