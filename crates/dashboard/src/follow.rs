@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::Rng;
+use api::{ResourceType, Rng};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use runtime::informer::StreamOptions;
@@ -41,7 +41,11 @@ pub(crate) fn rows_of<K: Drawn>(follower: Follower) -> BoxFuture<'static, ()> {
         match change {
             Change::Deleted(_) => {
                 feed.remove(&key);
-                verdicts.forget(&key, &row.meta);
+                verdicts.forget(&key, &K::TYPE, &row.meta);
+                if let Some((resource, name, _)) = &row.unsettles {
+                    let key = key_in(resource, &row.meta.namespace, name);
+                    verdicts.touch(&key, resource, &row.meta.namespace, name, false);
+                }
             }
             Change::Added(_) | Change::Updated { .. } => {
                 feed.put(
@@ -51,7 +55,11 @@ pub(crate) fn rows_of<K: Drawn>(follower: Follower) -> BoxFuture<'static, ()> {
                         json: row.json.clone(),
                     },
                 );
-                verdicts.note(&key, &K::TYPE, &row.meta, row.open);
+                verdicts.note(&key, &K::TYPE, &row.meta, row.open, K::RESTS_ON_OTHERS);
+                if let Some((resource, name, open)) = &row.unsettles {
+                    let key = key_in(resource, &row.meta.namespace, name);
+                    verdicts.touch(&key, resource, &row.meta.namespace, name, *open);
+                }
             }
         }
     });
@@ -64,8 +72,11 @@ pub(crate) fn rows_of<K: Drawn>(follower: Follower) -> BoxFuture<'static, ()> {
 }
 
 fn key_of<K: Drawn>(row: &Row<K>) -> String {
-    let (kind, meta) = (K::TYPE.kind, &row.meta);
-    format!("{kind}/{}/{}", &*meta.namespace, meta.name)
+    key_in(&K::TYPE, &row.meta.namespace, &row.meta.name)
+}
+
+fn key_in(resource: &ResourceType, namespace: &str, name: &str) -> String {
+    format!("{}/{namespace}/{name}", resource.kind)
 }
 
 fn scope_of<K: Drawn>(row: &Row<K>) -> Arc<Scope> {

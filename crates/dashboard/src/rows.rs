@@ -20,6 +20,8 @@ pub(crate) struct Row<K> {
     pub(crate) json: Arc<str>,
     /// It may be unsettled: worth an explanation.
     pub(crate) open: bool,
+    /// Another object that it says something of, and whether that may be unsettled.
+    pub(crate) unsettles: Option<(ResourceType, Box<str>, bool)>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -44,9 +46,16 @@ impl<K: Drawn> Resource for Row<K> {
         let named: Named = api::resource::decode_json(&K::TYPE, json)?;
         let object: Value = api::resource::decode_json(&K::TYPE, json)?;
         let is_deleted = named.metadata.deleted_at.is_some();
-        let row = row(&K::TYPE, &named.metadata, K::fields(&object));
+        let open = is_deleted && K::OPEN_WHILE_DELETED || K::is_open(&object);
+        let mut row = row(&K::TYPE, &named.metadata, K::fields(&object));
+        if open {
+            // Who may not be told every verdict asks for those of what is open.
+            row["open"] = true.into();
+        }
+        let unsettles = K::unsettles(&object);
         Ok(Row {
-            open: is_deleted && K::OPEN_WHILE_DELETED || K::is_open(&object),
+            open,
+            unsettles: unsettles.map(|other| (other.resource, other.name.into(), other.open)),
             meta: named.metadata,
             json: row.to_string().into(),
             kind: PhantomData,
@@ -152,8 +161,9 @@ pub(crate) fn replicas(object: &Value) -> Value {
     let wanted = wanted(object);
     let revision = object.pointer("/metadata/annotations/deployment.kubernetes.io~1revision");
     let template = object.pointer("/spec/template/metadata/labels");
+    // A ReplicaSet has no strategy.
+    let rolls = text(object, "/spec/strategy/type") == "RollingUpdate";
     let (surge, unavailable) = limits(object, wanted);
-    let is_deployment = object.pointer("/spec/strategy").is_some();
     json!({
         "wanted": wanted,
         "pods": number(object, "/status/replicas"),
@@ -165,31 +175,18 @@ pub(crate) fn replicas(object: &Value) -> Value {
         "revision": revision.and_then(Value::as_str).and_then(|text| text.parse::<i64>().ok()),
         "hash": object.pointer("/metadata/labels/pod-template-hash").or(object.pointer("/status/updateRevision")),
         "old": object.pointer("/status/currentRevision"),
-        "surge": Some(surge).filter(|_| is_deployment),
-        "unavailable": Some(unavailable).filter(|_| is_deployment),
-        "recreate": text(object, "/spec/strategy/type") == "Recreate",
+        "surge": Some(surge).filter(|_| rolls),
+        "unavailable": Some(unavailable).filter(|_| rolls),
         "paused": object.pointer("/spec/paused") == Some(&Value::Bool(true)),
         "labels": template,
     })
 }
 
-/// maxSurge and maxUnavailable in pods.
+/// maxSurge and maxUnavailable of a Deployment in pods.
 fn limits(object: &Value, wanted: i64) -> (i64, i64) {
     let read = |field: &str, up: bool| {
         let value = object.pointer(&format!("/spec/strategy/rollingUpdate/{field}"));
-        match value {
-            Some(Value::String(text)) => {
-                let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
-                let product = wanted.saturating_mul(percent.clamp(0, 10_000));
-                if up {
-                    product.saturating_add(99) / 100
-                } else {
-                    product / 100
-                }
-            }
-            Some(value) => value.as_i64().unwrap_or(0),
-            None => 0,
-        }
+        value.map_or(0, |value| scaled(value, wanted, up))
     };
     match (read("maxSurge", true), read("maxUnavailable", false)) {
         // UPSTREAM: a rollout that may do neither may do with one pod less.
@@ -198,14 +195,48 @@ fn limits(object: &Value, wanted: i64) -> (i64, i64) {
     }
 }
 
+/// A number of pods, or a percentage of all.
+fn scaled(value: &Value, wanted: i64, up: bool) -> i64 {
+    let Some(text) = value.as_str() else {
+        return value.as_i64().unwrap_or(0);
+    };
+    let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+    let product = wanted.saturating_mul(percent.clamp(0, 10_000));
+    match up {
+        true => product.saturating_add(99) / 100,
+        false => product / 100,
+    }
+}
+
+/// A StatefulSet: as any set of replicas, but it replaces in place.
+pub(crate) fn stateful(object: &Value) -> Value {
+    let mut row = replicas(object);
+    if text(object, "/spec/updateStrategy/type") != "OnDelete" {
+        let most = object.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable");
+        let most = most.map_or(1, |most| scaled(most, wanted(object), false));
+        (row["surge"], row["unavailable"]) = (0.into(), most.max(1).into());
+    }
+    row
+}
+
 pub(crate) fn daemons(object: &Value) -> Value {
+    let wanted = number(object, "/status/desiredNumberScheduled");
+    let limit = |field: &str, default: i64| {
+        let value = object.pointer(&format!("/spec/updateStrategy/rollingUpdate/{field}"));
+        // UPSTREAM: of DaemonSets both are rounded up.
+        value.map_or(default, |value| scaled(value, wanted, true))
+    };
+    let rolls = text(object, "/spec/updateStrategy/type") != "OnDelete";
     json!({
-        "wanted": number(object, "/status/desiredNumberScheduled"),
+        "wanted": wanted,
         "pods": number(object, "/status/currentNumberScheduled"),
         "ready": number(object, "/status/numberReady"),
         "available": number(object, "/status/numberAvailable"),
         "updated": number(object, "/status/updatedNumberScheduled"),
         "seen": is_seen(object),
+        "generation": number(object, "/metadata/generation"),
+        "surge": Some(limit("maxSurge", 0)).filter(|_| rolls),
+        "unavailable": Some(limit("maxUnavailable", 1)).filter(|_| rolls),
         "labels": object.pointer("/spec/template/metadata/labels"),
     })
 }
@@ -234,10 +265,48 @@ pub(crate) fn budget(object: &Value) -> Value {
 }
 
 pub(crate) fn endpoints(object: &Value) -> Value {
-    let all = list(object, "/endpoints").count();
-    let ready = list(object, "/endpoints")
-        .filter(|one| one.pointer("/conditions/ready") == Some(&Value::Bool(true)));
-    json!({"ready": ready.count(), "pods": all})
+    let (ready, all) = ready_endpoints(object);
+    json!({"ready": ready, "pods": all, "service": service_of(object)})
+}
+
+/// How many endpoints are ready, of how many.
+pub(crate) fn ready_endpoints(object: &Value) -> (usize, usize) {
+    let all = || list(object, "/endpoints");
+    let ready = all().filter(|one| one.pointer("/conditions/ready") == Some(&Value::Bool(true)));
+    (ready.count(), all().count())
+}
+
+/// The Service that a slice is of.
+pub(crate) fn service_of(object: &Value) -> Option<&str> {
+    let labels = object.pointer("/metadata/labels")?;
+    labels.get("kubernetes.io/service-name")?.as_str()
+}
+
+/// How much of a quota is used.
+pub(crate) fn spent(object: &Value) -> String {
+    let hard = object.pointer("/status/hard").and_then(Value::as_object);
+    let used = |name: &str| {
+        object
+            .pointer("/status/used")
+            .and_then(|used| used.get(name))
+    };
+    let told = hard.into_iter().flatten().map(|(name, most)| {
+        let used = used(name).and_then(Value::as_str).unwrap_or("0");
+        format!("{name} {used} of {}", most.as_str().unwrap_or_default())
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// Is something of a quota used up?
+pub(crate) fn is_spent(object: &Value) -> bool {
+    let Ok(quota) = api::kinds::ResourceQuota::decode(object.to_string().as_bytes()) else {
+        return true;
+    };
+    let (Some(hard), Some(used)) = (&quota.status.hard, &quota.status.used) else {
+        return true;
+    };
+    let mut all = hard.iter();
+    all.any(|(name, most)| used.get(name).is_some_and(|used| used >= most))
 }
 
 pub(crate) fn autoscaler(object: &Value) -> Value {
@@ -262,10 +331,6 @@ pub(crate) fn is_seen(object: &Value) -> bool {
     number(object, "/status/observedGeneration") >= number(object, "/metadata/generation")
 }
 
-pub(crate) fn has_controller(object: &Value) -> bool {
-    list(object, "/metadata/ownerReferences").any(|owner| owner["controller"] == true)
-}
-
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
@@ -277,7 +342,7 @@ pub(crate) fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     let found = object.pointer(pointer).and_then(Value::as_array);
     found.into_iter().flatten()
 }
@@ -294,7 +359,9 @@ pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use api::kinds::{
-        DaemonSet, Deployment, EndpointSlice, Job, Node, Pod, PodDisruptionBudget, StatefulSet,
+        CertificateSigningRequest, CronJob, DaemonSet, Deployment, EndpointSlice,
+        HorizontalPodAutoscaler, Job, Node, PersistentVolumeClaim, Pod, PodDisruptionBudget,
+        ResourceClaim, ResourceQuota, Service, StatefulSet,
     };
 
     use super::*;
@@ -319,7 +386,7 @@ mod tests {
             row,
             json!({"kind": "Pod", "ns": "shop", "name": "web-1", "uid": "u-1", "rv": 7, "at": 60, "node": "node-0",
                 "phase": "Pending", "reason": "ImagePullBackOff", "hash": "5d4f8",
-                "labels": {"pod-template-hash": "5d4f8"}})
+                "labels": {"pod-template-hash": "5d4f8"}, "open": true})
         );
         assert!(open, "nobody owns it");
     }
@@ -345,6 +412,77 @@ mod tests {
     }
 
     #[test]
+    fn what_a_custom_resource_controls_is_explained_itself() {
+        let owned_by = |version: &str, kind: &str| {
+            let mut meta = meta("web-1");
+            meta["ownerReferences"] = json!([{"apiVersion": version, "kind": kind, "name": "web", "uid": "u-2",
+                "controller": true}]);
+            let pod = json!({"metadata": meta, "spec": {}, "status": {"phase": "Pending"}});
+            decode::<Pod>(&pod).1
+        };
+        assert!(!owned_by("apps/v1", "ReplicaSet"));
+        assert!(owned_by("example.com/v1", "ReplicaSet"));
+        assert!(owned_by("v1", "Node"));
+    }
+
+    #[test]
+    fn a_service_is_unsettled_by_a_slice_that_is_not_ready() {
+        let slice = |endpoints: Value| {
+            let mut meta = meta("web-x");
+            meta["labels"] = json!({"kubernetes.io/service-name": "web"});
+            let slice = json!({"metadata": meta, "endpoints": endpoints});
+            let row = Row::<EndpointSlice>::decode(slice.to_string().as_bytes()).unwrap();
+            let (resource, name, open) = row.unsettles.unwrap();
+            assert_eq!((&*resource.kind, &*name), ("Service", "web"));
+            open
+        };
+        assert!(!slice(json!([{"conditions": {"ready": true}}])));
+        assert!(slice(
+            json!([{"conditions": {"ready": true}}, {"conditions": {"ready": false}}])
+        ));
+        assert!(slice(json!([])), "it selects nothing");
+    }
+
+    #[test]
+    fn sets_and_daemons_say_how_far_their_rollouts_may_go() {
+        let status = json!({"observedGeneration": 2, "desiredNumberScheduled": 7});
+        let rolling = |update: Value| json!({"metadata": meta("x"), "spec": {"replicas": 7, "updateStrategy": update}, "status": status});
+        let row = |object: &Value| {
+            (
+                decode::<DaemonSet>(object).0,
+                decode::<StatefulSet>(object).0,
+            )
+        };
+        let (daemons, set) = row(&rolling(
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}}),
+        ));
+        assert_eq!(
+            (&daemons["surge"], &daemons["unavailable"]),
+            (&json!(0), &json!(2))
+        );
+        assert_eq!(set["unavailable"], 1);
+        let (daemons, set) = row(&rolling(json!({"type": "OnDelete"})));
+        assert_eq!(
+            (daemons.get("unavailable"), set.get("unavailable")),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn a_quota_is_open_when_something_is_used_up() {
+        let quota = |hard: &str, used: &str| {
+            let hard = json!({"requests.cpu": hard});
+            let status = json!({"hard": hard, "used": {"requests.cpu": used}});
+            decode::<ResourceQuota>(
+                &json!({"metadata": meta("q"), "spec": {"hard": hard}, "status": status}),
+            )
+        };
+        assert!(!quota("2", "1500m").1);
+        assert!(quota("2", "2000m").1);
+        assert_eq!(quota("2", "1500m").0["text"], "requests.cpu 1500m of 2");
+    }
+
+    #[test]
     fn absurd_objects_have_rows_too() {
         for spec in [
             json!(null),
@@ -360,6 +498,14 @@ mod tests {
             decode::<Job>(&object);
             decode::<PodDisruptionBudget>(&object);
             decode::<EndpointSlice>(&object);
+            decode::<StatefulSet>(&object);
+            decode::<Service>(&object);
+            decode::<CronJob>(&object);
+            decode::<HorizontalPodAutoscaler>(&object);
+            decode::<PersistentVolumeClaim>(&object);
+            decode::<ResourceQuota>(&object);
+            decode::<ResourceClaim>(&object);
+            decode::<CertificateSigningRequest>(&object);
         }
     }
 }

@@ -16,7 +16,7 @@ export const STATES = {
   unready: "running, not ready",
   terminating: "terminating",
   done: "completed",
-  lost: "on a node that does not answer",
+  lost: "node unreachable",
 };
 
 /** @param {Row} pod @param {Row} [node] @returns {keyof typeof STATES} */
@@ -32,11 +32,11 @@ export function stateOf(pod, node) {
 
 /** @param {{view: View}} props */
 export function Nodes({ view }) {
-  const { zones, waiting, pods } = useMemo(() => arranged(view), [view]);
+  const { zones, waiting, pods, count } = useMemo(() => arranged(view), [view]);
   return html`<section class="panel nodes" aria-labelledby="nodes-title">
-    <h2 id="nodes-title">Nodes <span class="count">${view.all("Node").length}</span></h2>
+    <h2 id="nodes-title">Nodes <span class="count">${count}</span></h2>
     <ul class="legend" aria-label="What pods look like">${Object.entries(STATES).map(([state, words]) => html`<li><span class=${`swatch ${state}`} aria-hidden="true"></span>${words}</li>`)}</ul>
-    ${waiting.length ? html`<div class="node waiting"><p class="who">No node yet <span class="quiet">${counted(waiting.length, "pod")}</span></p><${Tiles} pods=${waiting} label="Pods without a node" /></div>` : null}
+    ${waiting.length ? html`<div class="node waiting"><p class="who">Not scheduled <span class="quiet">${counted(waiting.length, "pod")}</span></p><${Tiles} pods=${waiting} label="Pods that are not scheduled" /></div>` : null}
     ${zones.map(([zone, nodes]) => html`<div class="zone" key=${zone}>
       ${zone ? html`<h3>Zone ${zone}</h3>` : null}
       <div class="node-grid">${nodes.map((node) => html`<${Node} key=${node.name} node=${node} pods=${pods.get(node.name) ?? []} />`)}</div>
@@ -55,27 +55,33 @@ function arranged(view) {
     else if (pods.has(pod.node)) pods.get(pod.node)?.push(pod);
     else pods.set(pod.node, [pod]);
   }
-  const byName = (/** @type {Row} */ one, /** @type {Row} */ two) => (one.ns ?? "").localeCompare(two.ns ?? "") || one.name.localeCompare(two.name);
+  // Names are plain ASCII: of ten thousand, localeCompare would take longer than all the rest.
+  const compare = (/** @type {string} */ one, /** @type {string} */ two) => (one < two ? -1 : one > two ? 1 : 0);
+  const byName = (/** @type {Row} */ one, /** @type {Row} */ two) => compare(one.ns ?? "", two.ns ?? "") || compare(one.name, two.name);
   for (const held of pods.values()) held.sort(byName);
   /** @type {Map<string, Row[]>} */
   const zones = new Map();
-  const nodes = [...view.all("Node")].sort((one, two) => one.name.localeCompare(two.name, undefined, { numeric: true }));
+  const known = new Set(view.all("Node").map((node) => node.name));
+  // Who may not list nodes sees where pods are all the same, and a node may be gone before its pods are.
+  /** @type {Row[]} */
+  const others = [...pods.keys()].filter((name) => !known.has(name)).map((name) => ({ kind: "Node", name, uid: `Node ${name}`, at: 0, missing: true }));
+  const nodes = [...view.all("Node"), ...others].sort((one, two) => one.name.localeCompare(two.name, undefined, { numeric: true }));
   for (const node of nodes) zones.set(node.zone ?? "", [...(zones.get(node.zone ?? "") ?? []), node]);
-  return { zones: [...zones].sort(([one], [two]) => one.localeCompare(two)), waiting: waiting.sort(byName), pods };
+  return { zones: [...zones].sort(([one], [two]) => one.localeCompare(two)), waiting: waiting.sort(byName), pods, count: nodes.length };
 }
 
 /** @param {{node: Row, pods: Row[]}} props */
 function Node({ node, pods }) {
-  const state = node.stopped ? "stopped" : node.unknown ? "does not answer" : !node.ready ? "not ready" : node.cordoned ? "takes no pods" : "ready";
+  const state = node.missing ? (model.hello.all ? "gone" : "") : node.stopped ? "stopped" : node.unknown ? "unreachable" : !node.ready ? "not ready" : node.cordoned ? "cordoned" : "ready";
   const acts = model.hello.acts && model.cursor === null && node.simulated;
   const away = node.stopped || node.cordoned;
-  return html`<article class=${`node ${state === "ready" ? "" : "odd"}`}>
-    <p class="who"><a href=${link(node)}>${node.name}</a> <span class=${`node-state ${state.replaceAll(" ", "-")}`}>${state}</span> <span class="quiet">${counted(pods.length, "pod")}</span></p>
+  return html`<article class=${`node ${state === "ready" || state === "" ? "" : "odd"}`}>
+    <p class="who">${node.missing ? node.name : html`<a href=${link(node)}>${node.name}</a>`} <span class=${`node-state ${state.replaceAll(" ", "-")}`}>${state}</span> <span class="quiet">${counted(pods.length, "pod")}</span></p>
     <${Tiles} pods=${pods} node=${node} label=${`Pods on ${node.name}`} />
     ${acts ? html`<p class="buttons">
-      ${away ? html`<button type="button" class="small" onClick=${() => confirmed({ action: "startNode", name: node.name }, "Start", `Start ${node.name}: its kubelet posts status again and it takes pods.`)}>Start</button>` : null}
+      ${away ? html`<button type="button" class="small" onClick=${() => confirmed({ action: "startNode", name: node.name }, "Start", `Start ${node.name}: its kubelet posts status again and pods are scheduled on it.`)}>Start</button>` : null}
       ${node.stopped ? null : html`<button type="button" class="small" onClick=${() => confirmed({ action: "stopNode", name: node.name }, "Stop", `Stop ${node.name}: its kubelet stops posting status. After a while its pods are evicted.`)}>Stop</button>`}
-      ${node.cordoned ? null : html`<button type="button" class="small" onClick=${() => confirmed({ action: "drainNode", name: node.name }, "Drain", `Drain ${node.name}: it takes no more pods, and ${counted(pods.length, "pod")} ${pods.length === 1 ? "is" : "are"} evicted as disruption budgets allow.`)}>Drain</button>`}
+      ${node.cordoned ? null : html`<button type="button" class="small" onClick=${() => confirmed({ action: "drainNode", name: node.name }, "Drain", `Drain ${node.name}: no pods are scheduled on it, and ${counted(pods.length, "pod")} ${pods.length === 1 ? "is" : "are"} evicted as disruption budgets allow.`)}>Drain</button>`}
     </p>` : null}
   </article>`;
 }
@@ -98,7 +104,11 @@ function Tiles({ pods, node, label }) {
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => draw(canvas.current, pods, node, columns, width, height, chosen));
+  // Of many nodes few look different from the picture before.
+  const looks = pods.map((pod) => stateOf(pod, node)).join();
+  const theme = document.documentElement.dataset.theme ?? "";
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  useEffect(() => draw(canvas.current, pods, node, columns, width, height, chosen), [looks, columns, width, height, chosen, theme, isDark]);
   const at = (/** @type {MouseEvent} */ event) => {
     const column = Math.floor(event.offsetX / (SIZE + GAP));
     const row = Math.floor(event.offsetY / (SIZE + GAP));

@@ -4,31 +4,72 @@ import { useEffect, useState } from "preact/hooks";
 import { ask } from "app/connection";
 import { html } from "app/html";
 import { model } from "app/model";
-import { counted, human, link, short } from "app/words";
+import { counted, human, keyOf, link, short } from "app/words";
 
 /** @typedef {import("app/model").Row} Row @typedef {import("app/model").View} View */
 
 const ORDER = ["stuck", "unknown", "progressing"];
+
+/** What follows from others comes after these. */
+const CONSEQUENCES = ["Service", "Ingress", "PodDisruptionBudget", "ResourceQuota", "HorizontalPodAutoscaler"];
+
+/** Verdicts that this viewer asked for, by key, with the version of the object. @type {Map<string, {rv: number|undefined, told: Row|null}>} */
+const answers = new Map();
 
 /** Everything that is not settled, the worst first. @param {View} view */
 export function unsettled(view) {
   /** @type {Row[]} */
   const found = [];
   for (const [key, row] of view.rows) if (key.startsWith("why/")) found.push(row);
-  if (!model.hello.all) found.push(...openRows(view));
-  return found.sort((one, two) => ORDER.indexOf(one.state ?? "") - ORDER.indexOf(two.state ?? "") || short(one).localeCompare(short(two)));
+  if (!model.hello.all) found.push(...openRows(view).map(answered).filter((row) => row.state !== "settled"));
+  const rank = (/** @type {Row} */ row) => ORDER.indexOf(row.state ?? "") * 2 + (CONSEQUENCES.includes(row.kind) ? 1 : 0);
+  return found.sort((one, two) => rank(one) - rank(two) || short(one).localeCompare(short(two)));
 }
 
-/** For who may not see everything: what does not have what it wants; the verdict is asked for. @param {View} view */
+/** For who may not be told every verdict: what may be unsettled. @param {View} view */
 function openRows(view) {
-  const open = [...view.rows.values()].filter((row) => row.workload && !row.owner && row.text !== "Complete" && Number(row.ready ?? 0) < Number(row.wanted ?? 0));
-  return open.map((row) => ({ ...row, state: "progressing" }));
+  const open = new Map();
+  for (const row of view.byUid.values()) {
+    if (row.open) open.set(keyOf(row), row);
+    // A Service is what its slices make of it.
+    const lacks = row.service && (!row.pods || Number(row.ready) < row.pods);
+    const service = lacks ? view.rows.get(`Service/${row.ns}/${row.service}`) : undefined;
+    if (service) open.set(keyOf(service), service);
+  }
+  return [...open.values()];
 }
+
+/** With its verdict, if it is known already. @param {Row} row @returns {Row} */
+function answered(row) {
+  const told = model.cursor === null ? answers.get(keyOf(row))?.told : null;
+  return { ...row, state: told?.state ?? "progressing", verdict: told?.verdict, help: told?.help };
+}
+
+/** Asks for the verdicts of what has changed, some at a time: the browser allows few connections to a host. @param {View} view */
+function consult(view) {
+  const due = openRows(view).filter((row) => answers.get(keyOf(row))?.rv !== row.rv || !answers.has(keyOf(row)));
+  for (const row of due.slice(0, ASKED_AT_ONCE - asking)) {
+    asking += 1;
+    const known = answers.get(keyOf(row));
+    answers.set(keyOf(row), { rv: row.rv, told: known?.told ?? null });
+    ask("why", { kind: row.kind, namespace: row.ns ?? "", name: row.name }).then((told) => {
+      asking -= 1;
+      answers.set(keyOf(row), { rv: row.rv, told: told.error ? { state: "unknown", verdict: told.error } : told });
+      model.changed();
+    });
+  }
+}
+
+const ASKED_AT_ONCE = 3;
+let asking = 0;
 
 /** @param {{view: View}} props */
 export function Unsettled({ view }) {
   const all = unsettled(view);
-  const names = view.all("Namespace").length;
+  const names = view.namespaces();
+  useEffect(() => {
+    if (!model.hello.all && model.connection === "live" && model.cursor === null) consult(view);
+  });
   return html`<section class="panel unsettled" aria-labelledby="unsettled-title">
     <h2 id="unsettled-title">Not settled <span class="count">${all.length}</span></h2>
     <div aria-live="polite">
@@ -42,22 +83,15 @@ export function Unsettled({ view }) {
 
 /** @param {{row: Row, view: View}} props */
 function Verdict({ row, view }) {
-  const [own, setOwn] = useState(/** @type {Row|null} */ (null));
-  useEffect(() => {
-    if (row.verdict || model.connection === "recording") return;
-    const later = setTimeout(() => ask("why", { kind: row.kind, namespace: row.ns ?? "", name: row.name }).then(setOwn), 100);
-    return () => clearTimeout(later);
-  }, [row.verdict, row.rv]);
-  const told = row.verdict ? row : { ...row, ...(own ?? {}), kind: row.kind, name: row.name, ns: row.ns };
-  const state = told.state ?? "progressing";
+  const state = row.state ?? "progressing";
   const deadline = view.deadline(row);
-  return html`<li class=${`verdict ${state}`}>
+  return html`<li class=${`verdict ${state} ${CONSEQUENCES.includes(row.kind) ? "follows" : ""}`}>
     <span class=${`mark ${state}`} role="img" aria-label=${state}></span>
     <div class="what">
       <p class="who"><a href=${link(row)}>${short(row)}</a> ${row.ns ? html`<span class="quiet">in ${row.ns}</span>` : null}
         ${deadline ? html`<span class="until" title=${new Date(deadline.at).toISOString()}>${deadline.what} in <b>${human((deadline.at - view.t) / 1000)}</b></span>` : null}</p>
-      <p class="why">${told.verdict ?? "…"}</p>
-      ${told.help?.command ? html`<${Command} command=${told.help.command} why=${told.help.why} />` : told.help ? html`<p class="quiet">${told.help.why}</p>` : null}
+      <p class="why">${row.verdict ?? (model.cursor === null ? "…" : "was not settled")}</p>
+      ${row.help?.command ? html`<${Command} command=${row.help.command} why=${row.help.why} />` : row.help ? html`<p class="quiet">${row.help.why}</p>` : null}
     </div>
   </li>`;
 }

@@ -125,6 +125,74 @@ fn a_bad_image_is_seen_as_stuck_and_then_as_settled_and_the_slider_goes_back() {
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 
+/// A Service that selects nobody, an Ingress that leads to it, a quota that refuses, and a request that nobody approves.
+#[test]
+fn whatever_is_stuck_is_listed() {
+    let Some((_home, up, mut browser)) = opened("stuck", &[]) else {
+        return;
+    };
+    let api = up.api();
+    browser.until_said("Everything is settled");
+    let service = json!({"metadata": {"name": "lost"},
+        "spec": {"selector": {"app": "nobody"}, "ports": [{"port": 80}]}});
+    create(&api, "/api/v1/namespaces/default/services", &service);
+    let backend = json!({"service": {"name": "lost", "port": {"number": 80}}});
+    let ingress = json!({"metadata": {"name": "shop"}, "spec": {"defaultBackend": backend}});
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    create(&api, ingresses, &ingress);
+    let listed = |name: &str, words: &str| {
+        format!(
+            "[...document.querySelectorAll('.verdict.stuck')].some((one) => one.innerText.includes('{name}') && one.innerText.includes('{words}'))"
+        )
+    };
+    browser.until(&listed("service/lost", "elects no pods"));
+    browser.until(&listed("ingress/shop", "/lost selects no pods"));
+
+    create(
+        &api,
+        "/api/v1/namespaces/default/resourcequotas",
+        &json!({"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}),
+    );
+    api.await_value(
+        "/api/v1/namespaces/default/resourcequotas/small",
+        "/status/hard/pods",
+        &json!("1"),
+    );
+    let mut nobody = deployment("nobody", 2);
+    nobody["spec"]["template"]["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80}]);
+    create(&api, DEPLOYMENTS, &nobody);
+    browser.until(&listed("deployment/nobody", "exceeded quota: small"));
+    browser.until(&listed("resourcequota/small", "refuses more"));
+    // What it selects takes traffic, and so does what leads to it.
+    for settled in ["service/lost", "ingress/shop"] {
+        browser.until(&format!(
+            "!document.querySelector('.verdicts').innerText.includes('{settled}')"
+        ));
+    }
+    api.send(
+        "DELETE",
+        "/api/v1/namespaces/default/resourcequotas/small",
+        &json!({}),
+    )
+    .unwrap();
+    api.send(
+        "DELETE",
+        &format!("{DEPLOYMENTS}/nobody"),
+        &json!({"propagationPolicy": "Background"}),
+    )
+    .unwrap();
+    api.send(
+        "DELETE",
+        "/api/v1/namespaces/default/services/lost",
+        &json!({}),
+    )
+    .unwrap();
+    browser.until(&listed("ingress/shop", "/lost does not exist"));
+    api.send("DELETE", &format!("{ingresses}/shop"), &json!({}))
+        .unwrap();
+    browser.until_said("Everything is settled");
+}
+
 #[test]
 fn a_node_is_drained_from_the_page_once_it_is_confirmed() {
     let Some((_home, up, mut browser)) = opened("drain", &["--nodes=2"]) else {
@@ -152,7 +220,7 @@ fn a_node_is_drained_from_the_page_once_it_is_confirmed() {
     );
     browser.click("dialog button.do");
     api.await_value("/api/v1/nodes/node-0", "/spec/unschedulable", &json!(true));
-    browser.until("[...document.querySelectorAll('.node')].some((node) => /node-0\\s+takes no pods\\s+0 pods/.test(node.innerText))");
+    browser.until("[...document.querySelectorAll('.node')].some((node) => /node-0\\s+cordoned\\s+0 pods/.test(node.innerText))");
 }
 
 #[test]
@@ -227,7 +295,19 @@ fn rbac_hides_a_namespace() {
     browser.eval(&search("of-vault"));
     browser.until("document.querySelectorAll('#found li').length === 0");
     assert!(!browser.says("vault"));
-    assert!(!browser.says("node-0"), "nodes are no part of his role");
+    // Where a pod is stands in the pod; nodes themselves are no part of his role.
+    browser.until("document.querySelectorAll('.node').length === 1");
+    assert_eq!(
+        browser.eval("document.querySelectorAll('.node a').length"),
+        0
+    );
+    // He asks for the verdicts of what he sees.
+    let bad = image("of-shop", "of-shop:bad", true);
+    let path = "/apis/apps/v1/namespaces/shop/deployments/of-shop";
+    api.send("PATCH", path, &bad).unwrap();
+    browser.until("document.querySelector('.verdict.stuck')?.innerText.includes('cannot pull image \"of-shop:bad\"')");
+    browser.until("document.querySelector('.rollouts path.predicted')");
+    assert!(!browser.says("vault"));
 }
 
 #[test]
@@ -265,6 +345,25 @@ fn a_preview_opens_from_a_file_and_needs_no_server() {
         .collect();
     assert!(others.is_empty(), "{others:?}");
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+}
+
+/// The informers of a page that has just been opened list their kinds one after the other.
+#[test]
+fn pods_that_come_before_their_replica_set_count_for_its_deployment() {
+    let Some((_home, _up, mut browser)) = opened("model", &[]) else {
+        return;
+    };
+    let samples = browser.eval(
+        "import('app/model').then(({Model}) => {
+            const model = new Model();
+            model.reset({t: 0});
+            const row = (kind, uid, more) => ({kind, ns: 'x', name: uid, uid, at: 0, ...more});
+            model.apply({t: 1, set: {'Pod/x/p': row('Pod', 'p', {owner: 'r', hash: 'h', ready: true, phase: 'Running'})}});
+            model.apply({t: 2, set: {'ReplicaSet/x/r': row('ReplicaSet', 'r', {owner: 'd', workload: true})}});
+            return model.series.get('d') ?? [];
+        })",
+    );
+    assert_eq!(samples, json!([{"t": 2, "counts": {"h": [1, 0, 0]}}]));
 }
 
 /// axe-core from npm, where somebody put it: it is as large as everything else together.
