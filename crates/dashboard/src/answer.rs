@@ -195,6 +195,7 @@ impl Dashboard {
             live: snapshot.live,
             begin: Some((hello.to_string(), snapshot.base, snapshot.history)),
             rights_at: tokio::time::Instant::now() + RIGHTS_AGAIN,
+            speed: self.source.speed(),
         };
         let chunks = stream::unfold(begin, |mut streaming| async move {
             let text = streaming.next().await?;
@@ -216,6 +217,8 @@ struct Streaming {
     live: Receiver<Sent>,
     begin: Option<(String, crate::feed::Frame, Vec<Arc<crate::feed::Frame>>)>,
     rights_at: tokio::time::Instant,
+    /// As the page knows it.
+    speed: Option<f64>,
 }
 
 impl Streaming {
@@ -236,21 +239,27 @@ impl Streaming {
         loop {
             tokio::select! {
                 sent = self.live.recv() => match sent {
-                    Ok(sent) if self.viewer.sees_all() => {
-                        // The same bytes for all, but for the few around them.
-                        let mut text = String::with_capacity(sent.whole.len() + 8);
+                    Ok(sent) => {
+                        // Whoever changed the speed of time changed it for all pages.
+                        let speed = self.dashboard.source.speed();
+                        let mut text = match speed == self.speed {
+                            true => String::new(),
+                            false => self.time(speed),
+                        };
                         text.push_str("data: ");
-                        text.push_str(std::str::from_utf8(&sent.whole).unwrap_or_default());
+                        match self.viewer.sees_all() {
+                            // The same bytes for all, but for the few around them.
+                            true => text.push_str(std::str::from_utf8(&sent.whole).unwrap_or_default()),
+                            false => text.push_str(&self.viewer.render(&sent.frame).await),
+                        }
                         text.push_str("\n\n");
                         return Some(text);
                     }
-                    Ok(sent) => return Some(format!("data: {}\n\n", self.viewer.render(&sent.frame).await)),
                     // Too slow: it comes again and gets a fresh snapshot.
                     Err(RecvError::Lagged(_) | RecvError::Closed) => return None,
                 },
                 () = tokio::time::sleep(HEARTBEAT) => {
-                    let now = self.dashboard.clock.now().unix_micros() / 1000;
-                    return Some(format!("event: now\ndata: {now}\n\n"));
+                    return Some(self.time(self.dashboard.source.speed()));
                 }
                 () = tokio::time::sleep_until(self.rights_at), if !self.viewer.sees_all() => {
                     self.rights_at = tokio::time::Instant::now() + RIGHTS_AGAIN;
@@ -260,6 +269,18 @@ impl Streaming {
                 }
             }
         }
+    }
+}
+
+impl Streaming {
+    /// What time it is, and how fast it passes.
+    fn time(&mut self, speed: Option<f64>) -> String {
+        self.speed = speed;
+        let now = self.dashboard.clock.now().unix_micros() / 1000;
+        format!(
+            "event: now\ndata: {}\n\n",
+            json!({"now": now, "speed": speed})
+        )
     }
 }
 

@@ -114,6 +114,8 @@ pub struct Recording {
 #[derive(Serialize)]
 pub struct Notes {
     pub verdict: String,
+    /// It is that of a check that does not hold.
+    pub failed: bool,
     pub warnings: Vec<String>,
 }
 
@@ -250,6 +252,7 @@ mod tests {
             frames: Vec::new(),
             notes: Notes {
                 verdict: String::new(),
+                failed: false,
                 warnings: Vec::new(),
             },
         });

@@ -48,6 +48,7 @@ const BINDINGS: ResourceType = ResourceType::namespaced(
 #[derive(Default)]
 struct Stuck {
     acted: Mutex<Vec<Action>>,
+    speed: Mutex<Option<f64>>,
 }
 
 impl Source for Stuck {
@@ -80,6 +81,10 @@ impl Source for Stuck {
     ) -> Option<BoxFuture<'a, Result<String, String>>> {
         self.acted.lock().push(action.clone());
         Some(async { Ok("done".to_owned()) }.boxed())
+    }
+
+    fn speed(&self) -> Option<f64> {
+        *self.speed.lock()
     }
 }
 
@@ -477,6 +482,20 @@ async fn actions_need_the_page_itself_and_a_box() {
         reading.send(request, act).await.status(),
         StatusCode::FORBIDDEN
     );
+}
+
+#[tokio::test]
+async fn all_pages_are_told_how_fast_time_passes() {
+    let world = Box::new(true);
+    world.namespace("shop").await;
+    let cookie = world.enter().await;
+    let stream = Request::get("/stream").header("cookie", &cookie);
+    let mut stream = world.send(stream, "").await.into_body();
+    until(&mut stream, &["\"speed\":null", "event: live"]).await;
+    *world.source.speed.lock() = Some(30.0);
+    world.pod("shop", "first").await;
+    let said = until(&mut stream, &["Pod/shop/first"]).await;
+    assert!(said.contains("\"speed\":30.0"), "{said}");
 }
 
 /// A page that does not read is dropped, and the next one begins with everything.

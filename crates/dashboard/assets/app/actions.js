@@ -36,6 +36,11 @@ export function Actions() {
     said = { text: `${open.verb}…`, failed: false };
     model.changed();
     const answer = await act(open.action);
+    if (answer.done && open.action.action === "speed") {
+      // The server says so with the next change only.
+      model.setClock(model.now());
+      model.hello = { ...model.hello, speed: Number(open.action.factor) };
+    }
     said = { text: answer.done ?? answer.error ?? "done", failed: !answer.done };
     setBusy(false);
     model.changed();
@@ -62,7 +67,7 @@ export function Speed() {
   const change = (/** @type {any} */ event) => {
     const factor = Number(event.target.value);
     event.target.value = String(speed);
-    confirmed({ action: "speed", factor }, `×${factor}`, `Let the cluster's time pass ${factor} times as fast as on the wall.`);
+    confirmed({ action: "speed", factor }, `×${factor}`, `Run the cluster's clock ${factor} times as fast as real time.`);
   };
   return html`<label class="wide">Time <select value=${String(speed)} onChange=${change}>${known.map((one) => html`<option value=${String(one)} selected=${one === speed}>×${one}</option>`)}</select></label>`;
 }

@@ -6,6 +6,9 @@ import { countFrom } from "app/words";
 /** A page that nobody sees takes no part: it comes back with a fresh snapshot. */
 const HIDDEN_MS = 5000;
 
+/** So many times as long as a picture takes, none is drawn: the page stays ready for whoever uses it. */
+const REST = 2;
+
 export function connect() {
   const recording = document.getElementById("recording");
   if (recording) return openRecording(JSON.parse(recording.textContent ?? "{}"));
@@ -19,7 +22,7 @@ export function connect() {
   });
 }
 
-/** @param {{title: string, begin: number, countFrom?: number, base: import("app/model").Frame, frames: import("app/model").Frame[], notes?: {warnings: string[], verdict: string}}} recording */
+/** @param {{title: string, begin: number, countFrom?: number, base: import("app/model").Frame, frames: import("app/model").Frame[], notes?: {warnings: string[], verdict: string, failed: boolean}}} recording */
 function openRecording(recording) {
   model.connection = "recording";
   model.title = recording.title;
@@ -35,15 +38,21 @@ function open() {
   const stream = new EventSource("stream");
   let pending = false;
   let beginning = true;
+  let rested = 0;
   const show = () => {
     pending = false;
+    const begun = performance.now();
     model.changed();
+    // When this comes the picture is drawn.
+    setTimeout(() => (rested = performance.now() + (performance.now() - begun) * REST));
   };
-  // Many frames make one picture; the more rows there are, the fewer pictures.
+  // Many frames make one picture; the longer a picture takes, the fewer there are.
   const soon = () => {
     if (pending || beginning) return;
     pending = true;
-    setTimeout(() => requestAnimationFrame(show), model.rows.size > 3000 ? 150 : 0);
+    const wait = rested - performance.now();
+    if (wait > 0) setTimeout(() => requestAnimationFrame(show), wait);
+    else requestAnimationFrame(show);
   };
   stream.addEventListener("hello", (event) => {
     const hello = JSON.parse(event.data);
@@ -59,7 +68,12 @@ function open() {
     model.connection = "live";
     model.changed();
   });
-  stream.addEventListener("now", (event) => model.setClock(Number(event.data)));
+  stream.addEventListener("now", (event) => {
+    const { now, speed } = JSON.parse(event.data);
+    model.hello = { ...model.hello, speed };
+    model.setClock(now);
+    soon();
+  });
   stream.onmessage = (event) => {
     const frame = JSON.parse(event.data);
     model.apply(frame);

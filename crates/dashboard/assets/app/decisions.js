@@ -7,7 +7,8 @@ import { clock, controllerName, human, link, short } from "app/words";
 /** @typedef {import("app/model").Decision} Decision @typedef {import("app/model").View} View */
 
 const CLASSES = { acts: "acts", waits: "waits", states: "notes" };
-const SHOWN = 80;
+/** On a phone the list is as long as the page. */
+const SHOWN = matchMedia("(max-width: 620px)").matches ? 20 : 80;
 
 /** @param {{view: View, filter: Record<string, string>, onFilter: (change: Record<string, string>) => void}} props */
 export function Decisions({ view, filter, onFilter }) {
@@ -65,7 +66,7 @@ function One({ decision, now }) {
   return html`<li>
     <time datetime=${new Date(decision.t).toISOString()}>${clock(decision.t)}</time>
     <div>
-      <p class="who"><span class="controller">${controllerName(decision.controller)}</span> <a href=${link(decision.object)}>${short(decision.object)}</a>
+      <p class="who"><span class="controller">${controllerName(decision.controller)}</span> ${decision.controller === "trace" ? null : html`<a href=${link(decision.object)}>${short(decision.object)}</a>`}
         ${decision.object.namespace ? html`<span class="quiet">in ${decision.object.namespace}</span>` : null}</p>
       ${decision.lines.map((line) => {
         const until = line.until ? (Date.parse(line.until) - now) / 1000 : null;

@@ -89,15 +89,16 @@ function Notes() {
 function Header({ view }) {
   const open = unsettled(view);
   const stuck = open.filter((row) => row.state === "stuck").length;
-  const words = { connecting: "Connecting…", lost: "Connection lost; trying again", live: "", recording: model.rows.size ? "" : "Timeline" }[model.connection];
+  const words = { connecting: "Connecting…", lost: "Connection lost; trying again", live: "", recording: model.rows.size ? "" : model.notes?.failed ? "A check failed" : "All checks held" }[model.connection];
   const state = words || (stuck ? `${counted(stuck, "object")} stuck` : open.length ? `${counted(open.length, "object")} progressing` : "All settled");
-  const mark = model.connection === "lost" ? "unknown" : stuck ? "stuck" : open.length ? "progressing" : "settled";
+  const waits = model.connection === "connecting" || open.length > 0;
+  const mark = model.connection === "lost" ? "unknown" : stuck || model.notes?.failed ? "stuck" : waits ? "progressing" : "settled";
   return html`<header>
     <a class="brand" href="#/" aria-label="Steersman, to the beginning"><svg viewBox="0 0 16 16" width="18" height="18" aria-hidden="true"><circle cx="8" cy="8" r="5" /><path d="M8 0v16M0 8h16" /></svg> Steersman</a>
-    <span class="cluster quiet wide">${model.hello.cluster}</span>
     <span class="overall"><span class=${`mark ${mark}`} aria-hidden="true"></span> ${state}</span>
-    <${Search} view=${view} />
+    <span class="cluster quiet wide">${model.hello.cluster}</span>
     <${Speed} />
+    <${Search} view=${view} />
     <${Theme} />
   </header>`;
 }

@@ -37,27 +37,33 @@ export function ObjectPage({ view, kind, ns, name }) {
   }, [key, row?.rv, verdict?.verdict, live]);
   const family = useMemo(() => (row ? familyOf(view, row) : []), [view, row]);
   const decisions = useMemo(() => decidedAbout(view, family, { kind, ns, name }), [view, family, key]);
+  const missing = !live ? "There is no such object at this moment." : details?.error ?? "";
   const node = row?.node ? view.rows.get(`Node//${row.node}`) : undefined;
   return html`<main class="object" id="main" tabindex="-1">
     <p class="back"><a href="#/">Overview</a></p>
     <h1>${kind.toLowerCase()}/<wbr/>${name} ${ns ? html`<span class="quiet">in ${ns}</span>` : null}</h1>
-    ${row ? null : html`<p class="calm">There is no such object${model.cursor === null ? " now" : " at this moment"}.</p>`}
+    ${row || details?.yaml ? null : html`<p class="calm">${missing}</p>`}
     ${row?.gone ? html`<p class="state terminating">being deleted</p>` : null}
-    <${Why} why=${live ? why : verdict} />
+    <${Why} why=${!live ? verdict ?? settledThen(row) : why?.error && missing ? null : why} />
     ${row?.kind === "Pod" && row.node && model.hello.acts && live ? html`<p class="buttons"><button type="button" class="small" onClick=${() => confirmed({ action: "failPod", namespace: ns, name }, "Fail", `Fail ${name}: its containers are killed once, and its restart policy says what becomes of it.`)}>Fail this pod</button>
       <span class="quiet">on <a href=${`#/object/Node/-/${row.node}`}>${row.node}</a>, ${STATES[stateOf(row, node)]}</span></p>` : null}
     ${row?.rolls && model.series.get(row.uid)?.length ? html`<section class="panel"><h2>Pods over time</h2><${Legend} /><${Chart} row=${row} view=${view} /></section>` : null}
-    <div class="columns">
-      <section class="panel" aria-labelledby="family-title"><h2 id="family-title">Owners and dependents</h2>
-        ${row ? html`<ul class="tree"><${Branch} view=${view} row=${view.top(row)} here=${row.uid} depth=${0} /></ul>
-          ${view.around(view.top(row)).length ? html`<h3>Around it</h3><ul class="tree">${view.around(view.top(row)).map((one) => html`<${Branch} key=${one.uid} view=${view} row=${one} here=${row.uid} depth=${1} />`)}</ul>` : null}` : null}
-      </section>
+    <div class=${row ? "columns" : ""}>
+      ${row ? html`<section class="panel" aria-labelledby="family-title"><h2 id="family-title">Owners and dependents</h2>
+        <ul class="tree"><${Branch} view=${view} row=${view.top(row)} here=${row.uid} depth=${0} /></ul>
+        ${view.around(view.top(row)).length ? html`<h3>Around it</h3><ul class="tree">${view.around(view.top(row)).map((one) => html`<${Branch} key=${one.uid} view=${view} row=${one} here=${row.uid} depth=${1} />`)}</ul>` : null}
+      </section>` : null}
       <section class="panel" aria-labelledby="decided-title"><h2 id="decided-title">Decisions about it and its family</h2>
         <${List} decisions=${decisions} view=${view} none="No controller has decided anything about it." />
       </section>
     </div>
-    ${details?.error ? html`<p class="calm">${details.error}</p>` : details ? html`<${Details} details=${details} now=${view.t} />` : null}
+    ${details?.yaml ? html`<${Details} details=${details} t=${view.t} live=${live} />` : null}
   </main>`;
+}
+
+/** At a moment of the past, what has no verdict was settled. @param {Row|undefined} row */
+function settledThen(row) {
+  return row && model.hello.all && model.connection !== "recording" && !row.open ? { state: "settled", verdict: "was settled" } : null;
 }
 
 /** @param {{why: any}} props */
@@ -117,15 +123,17 @@ function Branch({ view, row, here, depth }) {
   </li>`;
 }
 
-/** @param {{details: any, now: number}} props */
-function Details({ details, now }) {
-  const ago = (/** @type {string} */ at) => `${human((now - Date.parse(at)) / 1000)} ago`;
-  const events = Array.isArray(details.events) ? details.events : [];
+/** Events up to the moment that is shown; of conditions and YAML nobody keeps what they were. @param {{details: any, t: number, live: boolean}} props */
+function Details({ details, t, live }) {
+  const ago = (/** @type {string} */ at) => `${human((t - Date.parse(at)) / 1000)} ago`;
+  const all = Array.isArray(details.events) ? details.events : [];
+  const events = live ? all : all.filter((/** @type {any} */ one) => !one.at || Date.parse(one.at) <= t);
+  const now = live ? null : html` <span class="count">as of now</span>`;
   return html`<div class="columns">
-      ${details.conditions?.length ? html`<section class="panel" aria-labelledby="conditions-title"><h2 id="conditions-title">Conditions</h2>
+      ${details.conditions?.length ? html`<section class="panel" aria-labelledby="conditions-title"><h2 id="conditions-title">Conditions${now}</h2>
         <ul class="facts">${details.conditions.map((/** @type {any} */ one) => html`<li><b>${one.type}</b> ${one.status}${one.reason ? html` <span class="quiet">${one.reason}</span>` : null}${one.message ? html`<br/>${one.message}` : null}</li>`)}</ul></section>` : null}
       <section class="panel" aria-labelledby="events-title"><h2 id="events-title">Events</h2>
         ${details.events?.error ? html`<p class="quiet">${details.events.error}</p>` : events.length === 0 ? html`<p class="quiet">None.</p>` : html`<ul class="facts">${events.map((/** @type {any} */ one) => html`<li><b class=${one.type === "Warning" ? "warning" : ""}>${one.reason}</b> <span class="quiet">${one.at ? ago(one.at) : ""}${one.count > 1 ? `, ${one.count} times` : ""}</span><br/>${one.message}</li>`)}</ul>`}</section>
     </div>
-    <details class="panel yaml"><summary>YAML</summary><pre tabindex="0">${details.yaml}</pre></details>`;
+    <details class="panel yaml"><summary>YAML${now}</summary><pre tabindex="0">${details.yaml}</pre></details>`;
 }

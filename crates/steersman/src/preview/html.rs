@@ -38,6 +38,7 @@ pub(crate) fn print(setup: &Setup) -> Result<Preview> {
         frames,
         notes: Notes {
             verdict: format!("{}.", preview.verdict()),
+            failed: false,
             warnings: warnings.collect(),
         },
     };

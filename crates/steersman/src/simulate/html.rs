@@ -16,10 +16,12 @@ pub(crate) fn write(path: &Path, scenario: &Scenario, report: &Report) -> Result
     let notes = match failure {
         Some(failure) => Notes {
             verdict: failure.problem.clone(),
+            failed: true,
             warnings: vec![format!("replay: {}", failure.replay)],
         },
         None => Notes {
             verdict: "Every check held.".to_owned(),
+            failed: false,
             warnings: Vec::new(),
         },
     };
