@@ -352,7 +352,7 @@ mod tests {
         Some(json!({"state": "stuck", "verdict": "is stuck"}))
     }
 
-    fn settled() -> Option<Value> {
+    fn complete() -> Option<Value> {
         Some(json!({"state": "settled", "verdict": "is complete"}))
     }
 
@@ -384,7 +384,7 @@ mod tests {
         assert!(taken(&verdicts).is_empty());
         note(&verdicts, "web", true);
         assert_eq!(explain(&verdicts, &feed, stuck()), ["web"]);
-        assert_eq!(explain(&verdicts, &feed, settled()), ["quota"]);
+        assert_eq!(explain(&verdicts, &feed, complete()), ["quota"]);
         note(&verdicts, "web", true);
         assert_eq!(
             explain(&verdicts, &feed, stuck()),
@@ -392,7 +392,7 @@ mod tests {
             "that is nothing new"
         );
         note(&verdicts, "web", false);
-        assert_eq!(explain(&verdicts, &feed, settled()), ["web"]);
+        assert_eq!(explain(&verdicts, &feed, complete()), ["web"]);
         assert_eq!(taken(&verdicts), ["quota"]);
     }
 
@@ -410,7 +410,7 @@ mod tests {
         }
         assert_eq!(explained.len(), OPEN_MAX);
         note(&verdicts, "web-000", false);
-        assert_eq!(explain(&verdicts, &feed, settled()), ["web-000"]);
+        assert_eq!(explain(&verdicts, &feed, complete()), ["web-000"]);
         assert_eq!(taken(&verdicts), [format!("web-{OPEN_MAX:03}")]);
     }
 
@@ -420,7 +420,7 @@ mod tests {
         note(&verdicts, "web", true);
         let (key, object) = verdicts.take_dirty().remove(0);
         note(&verdicts, "web", true);
-        verdicts.tell(&feed, &key, &object, settled());
+        verdicts.tell(&feed, &key, &object, complete());
         assert_eq!(taken(&verdicts), ["web"]);
     }
 }

@@ -63,11 +63,12 @@ fn screenshots() {
     )
     .unwrap();
     let mut slow = image("web", "web:2", false);
-    slow["spec"]["template"]["metadata"]["annotations"]["steersman.dev/ready-delay"] = "4s".into();
+    slow["spec"]["template"]["metadata"]["annotations"]["steersman.dev/ready-delay"] = "10s".into();
     api.send("PATCH", &format!("{SHOP}/web"), &slow).unwrap();
     browser.until("document.querySelector('.verdict.stuck')");
+    browser.until("document.querySelectorAll('.rollouts path.predicted').length === 2");
     browser.until("/ready: [6-9] new/.test([...document.querySelectorAll('.chart')].find((one) => one.innerText.includes('deployment/web'))?.innerText)");
-    browser.resize(1280, 1240);
+    browser.resize(1280, 1420);
     browser.screenshot(&folder.join("light.png"));
     browser.prefer("dark");
     browser.eval("new Promise((done) => setTimeout(done, 300))");
