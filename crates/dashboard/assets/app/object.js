@@ -73,7 +73,7 @@ function Why({ why }) {
   const parts = [
     ["Wants", why.wants ?? []],
     ["Sees", why.sees ?? []],
-    ["Waits", why.waits ?? []],
+    ["Pending", why.waits ?? []],
     // The verdict says it already.
     ["In the way", (why.inTheWay ?? []).filter((/** @type {any} */ one) => !one.inVerdict).map((/** @type {any} */ one) => `${one.object}${one.more ? ` and ${one.more} more` : ""}: ${one.why}`)],
   ];
