@@ -103,7 +103,7 @@ fn slice(uid: &str, revision: u64, service: &str, manager: &str) -> Arc<Endpoint
 // Upstream: TestEndpointSliceTrackerUpdate, TestEndpointSliceTrackerDeletion, TestEndpointSliceTrackerDeleteService,
 // TestOnEndpointSliceUpdate.
 #[tokio::test(start_paused = true)]
-async fn external_writes_to_a_slice_enqueue_its_service_and_own_writes_do_not() {
+async fn only_external_writes_to_a_slice_enqueue_its_service() {
     const OURS: &str = "endpointslice-controller.k8s.io";
     let write_tracker = WriteTracker::default();
     let enqueued = |change: Change<'_, EndpointSlice>| {
