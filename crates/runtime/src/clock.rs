@@ -19,10 +19,11 @@ pub fn wall() -> Clock {
     Clock::new(read).in_zone(Zone::of_machine())
 }
 
-/// The wall clock, set forward, in UTC.
+/// The wall clock, set forward, in the zone of the machine.
 pub fn wall_ahead(ahead: std::time::Duration) -> Clock {
     let wall = wall();
-    Clock::new(move || wall.now().plus(ahead))
+    let zone = wall.zone().clone();
+    Clock::new(move || wall.now().plus(ahead)).in_zone(zone)
 }
 
 /// A clock that starts at `start` and moves with tokio's time, which a test or the simulator may

@@ -46,6 +46,7 @@ impl Timekeeping {
             };
         }
         let clock = runtime::clock::following_tokio_from(wall.now().plus(ahead));
+        let clock = clock.in_zone(wall.zone().clone());
         let speed = Speed::new(speed);
         let mut tasks = vec![spawn(runtime::pace::run(speed.clone(), stop.clone()))];
         if let Some(file) = file.clone() {
