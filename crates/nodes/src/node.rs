@@ -27,8 +27,8 @@ pub struct NodeSpec {
     pub unschedulable: bool,
     #[serde(deserialize_with = "or_default")]
     pub taints: Vec<Taint>,
-    #[serde(rename = "podCIDR")]
-    pub pod_cidr: Istr,
+    #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
+    pub pod_cidrs: Vec<Istr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Default)]

@@ -1,5 +1,6 @@
 //! What probes of a container find, as far as somebody says so.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::{RunFor, command, parse_duration};
@@ -58,7 +59,7 @@ impl Answer {
 }
 
 /// What a kubelet says about a probe that failed, after the colon.
-pub fn failure(container: &Container, probe: &Probe, pod_ip: &str) -> String {
+pub fn failure(container: &Container, probe: &Probe, pod_ip: Option<IpAddr>) -> String {
     match &probe.check {
         Check::Exec(command) => match runs_for(probe) {
             Some((run, _)) if is_too_long(run, probe) => {
@@ -71,7 +72,14 @@ pub fn failure(container: &Container, probe: &Probe, pod_ip: &str) -> String {
         },
         Check::Http | Check::Unsaid => "HTTP probe failed with statuscode: 503".to_owned(),
         Check::Tcp { host, port } => {
-            let host = if host.is_empty() { pod_ip } else { host };
+            let host = match pod_ip {
+                Some(ip) if host.is_empty() => ip.to_string(),
+                _ => host.to_string(),
+            };
+            let host = match host.contains(':') {
+                true => format!("[{host}]"),
+                false => host,
+            };
             let port = container.port(port);
             format!("dial tcp {host}:{port}: connect: connection refused")
         }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::collections::HashSet;
+use api::kinds::PodIps;
 use api::{Clock, Istr, Key, MicroTime, Resource, Uid};
 use bytes::Bytes;
 use client::{Client, DeleteOptions, Patch};
@@ -172,22 +173,15 @@ impl Kubelets {
         if pod.status.start_time.is_some() {
             self.lock().admitted.remove(&pod.metadata.uid);
         }
-        if let Some(node) = self.nodes.find("", &pod.node_name) {
-            self.learn_address(pod, &node);
-        }
+        self.learn_addresses(pod);
         self.queue.add(pod.key());
     }
 
     /// All addresses in use are known before the first one is given out: both informers are complete by then.
-    fn learn_address(&self, pod: &Pod, node: &Node) {
-        if !pod.status.pod_ip.is_empty() && !pod.spec.host_network {
+    fn learn_addresses(&self, pod: &Pod) {
+        if !pod.status.ips.is_empty() && !pod.spec.host_network {
             let addresses = &mut self.lock().addresses;
-            addresses.learn(
-                &pod.key(),
-                node.name(),
-                &node.spec.pod_cidr,
-                &pod.status.pod_ip,
-            );
+            addresses.learn(&pod.key(), &pod.node_name, &pod.status.ips);
         }
     }
 
@@ -197,7 +191,7 @@ impl Kubelets {
             Change::Added(_) => true,
             Change::Updated { old, new } => {
                 is_served(old) != is_served(new)
-                    || old.spec.pod_cidr != new.spec.pod_cidr
+                    || old.spec.pod_cidrs != new.spec.pod_cidrs
                     || old.status.volumes_attached != new.status.volumes_attached
                     || old.status.volumes_in_use != new.status.volumes_in_use
             }
@@ -206,7 +200,6 @@ impl Kubelets {
         if wakes {
             let name = IndexValue::Text(Istr::from(change.object().name()));
             for pod in self.pods.by(&BY_NODE, &name) {
-                self.learn_address(&pod, change.object());
                 self.queue.add(pod.key());
             }
         }
@@ -234,7 +227,7 @@ impl Kubelets {
         }
         let (behaviour, problems) = Behaviour::of(&pod, &self.stages);
         self.complain(&pod, problems);
-        let pod_ip = self.pod_ip(key, &pod, &node);
+        let pod_ips = self.pod_ips(key, &pod, &node);
         let volumes = self.volumes.as_ref();
         let sources = self.sources.as_ref();
         let now = self.clock.now();
@@ -249,7 +242,7 @@ impl Kubelets {
             &Facts {
                 now,
                 behaviour: &behaviour,
-                pod_ip: &pod_ip,
+                pod_ips: &pod_ips,
                 is_busy: self.queue.len() > BUSY,
                 has_volumes: volumes.is_none_or(|volumes| volumes.are_there(&pod, &node)),
                 has_image: &|image| self.has_image(&pod.node_name, image),
@@ -411,15 +404,15 @@ impl Kubelets {
         }
     }
 
-    fn pod_ip(&self, key: &Key, pod: &Pod, node: &Node) -> String {
+    fn pod_ips(&self, key: &Key, pod: &Pod, node: &Node) -> PodIps {
         if pod.spec.host_network {
-            return node.internal_ip().to_owned();
+            return api::ip::parse(node.internal_ip()).into_iter().collect();
         }
-        if !pod.status.pod_ip.is_empty() || pod.is_finished() {
-            return pod.status.pod_ip.to_string();
+        if !pod.status.ips.is_empty() || pod.is_finished() {
+            return pod.status.ips.clone();
         }
         let addresses = &mut self.lock().addresses;
-        addresses.of(key, &pod.node_name, &node.spec.pod_cidr)
+        addresses.of(key, &pod.node_name, &node.spec.pod_cidrs)
     }
 
     fn has_image(&self, node: &str, image: &str) -> bool {

@@ -164,7 +164,7 @@ mod tests {
             "containers":[{"name":"db","image":"postgres:16","ports":[{"containerPort":5432,"hostPort":5432}],
                 "resources":{"requests":{"cpu":"250m","memory":"1Gi","example.com/gpu":"2"}},
                 "readinessProbe":{"initialDelaySeconds":3,"periodSeconds":5}}]},
-        "status":{"phase":"Running","podIP":"10.0.0.3","startTime":"2024-01-01T00:00:00Z",
+        "status":{"phase":"Running","podIP":"10.0.0.3","podIPs":[{"ip":"10.0.0.3"},{"ip":"fd00::3"}],"startTime":"2024-01-01T00:00:00Z",
             "conditions":[{"type":"Ready","status":"True"}],
             "containerStatuses":[{"name":"db","restartCount":2,"ready":true,"started":true,
                 "state":{"running":{"startedAt":"2024-01-01T00:00:05Z"}},
@@ -182,6 +182,8 @@ mod tests {
         assert_eq!(pod.spec.requests.total.memory, 1 << 30);
         assert_eq!(pod.spec.requests.total.other("example.com/gpu"), 2);
         assert_eq!(pod.spec.host_ports[0].port, 5432);
+        let ips: Vec<String> = pod.status.ips.iter().map(|ip| ip.to_string()).collect();
+        assert_eq!(ips, ["10.0.0.3", "fd00::3"]);
         let status = &pod.status.containers[0];
         assert_eq!((status.restart_count, status.ready), (2, true));
         assert!(matches!(status.state, ContainerState::Running { .. }));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::kinds::WireClaimStatus;
+use api::kinds::{PodIps, WireClaimStatus};
 use api::meta::or_default;
 use api::{Condition, Istr, Time};
 use serde::Deserialize;
@@ -18,8 +18,8 @@ pub struct PodStatus {
     #[serde(deserialize_with = "or_default")]
     pub conditions: Vec<Condition>,
     pub start_time: Option<Time>,
-    #[serde(rename = "podIP")]
-    pub pod_ip: Istr,
+    #[serde(rename = "podIPs", deserialize_with = "addresses")]
+    pub ips: PodIps,
     pub nominated_node_name: Istr,
     #[serde(rename = "initContainerStatuses", deserialize_with = "or_default")]
     pub init_containers: Vec<ContainerStatus>,
@@ -39,6 +39,18 @@ impl PodStatus {
         init.chain(&self.containers)
             .chain(&self.ephemeral_containers)
     }
+}
+
+fn addresses<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<PodIps, D::Error> {
+    let listed: Vec<WireIp> = or_default(deserializer)?;
+    let parsed = listed.iter().filter_map(|one| api::ip::parse(&one.ip));
+    Ok(parsed.collect())
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireIp {
+    ip: Box<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]

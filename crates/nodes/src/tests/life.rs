@@ -45,6 +45,38 @@ async fn nodes_register_and_renew_their_leases() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_has_an_address_of_each_range_of_its_node() {
+    let world = world(Config::with_nodes(1).without_ranges()).await;
+    world.create(&PODS, pod("web", json!({}))).await;
+    let probe = json!({"tcpSocket": {"port": 80}, "periodSeconds": 1});
+    let fails = json!({"metadata": {"annotations": {"steersman.dev/readiness-probe": "fails"}},
+        "spec": {"containers": [{"name": "web", "image": "nginx", "readinessProbe": probe}]}});
+    world.create(&PODS, pod("probed", fails)).await;
+    pass(&world, 3).await;
+    let ips = async |name: &str| world.get(&PODS, name).await.unwrap()["status"]["podIPs"].clone();
+    assert_eq!(ips("web").await, Value::Null);
+    let ranges = json!({"podCIDR": "fd00:1::/64", "podCIDRs": ["fd00:1::/64", "10.1.0.0/24"]});
+    world.patch(&NODES, "node-0", json!({"spec": ranges})).await;
+    world.create(&PODS, pod("db", json!({}))).await;
+    pass(&world, 5).await;
+    let of = |number: u8| json!([{"ip": format!("fd00:1::{number}")}, {"ip": format!("10.1.0.{number}")}]);
+    assert_eq!(ips("db").await.as_array().map(Vec::len), Some(2));
+    let mut all = [ips("web").await, ips("probed").await, ips("db").await];
+    all.sort_by_key(Value::to_string);
+    assert_eq!(all, [of(2), of(3), of(4)]);
+    let made = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(made["status"]["podIP"], made["status"]["podIPs"][0]["ip"]);
+    let events = world.events().await;
+    let refused = "Readiness probe failed: dial tcp [fd00:1::";
+    assert!(
+        events
+            .iter()
+            .any(|event| format!("{event:?}").contains(refused)),
+        "{events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_becomes_ready_and_goes_when_it_is_deleted() {
     let world = world(Config::default()).await;
     world.create(&PODS, pod("web", json!({}))).await;
@@ -53,6 +85,7 @@ async fn a_pod_is_bound_becomes_ready_and_goes_when_it_is_deleted() {
     assert_eq!(made["spec"]["nodeName"], "node-0");
     assert_eq!(made["status"]["phase"], "Running");
     assert_eq!(made["status"]["podIP"], "10.64.0.2");
+    assert_eq!(made["status"]["podIPs"], json!([{"ip": "10.64.0.2"}]));
     assert_eq!(made["status"]["hostIP"], "172.16.0.2");
     for kind in ["Ready", "ContainersReady"] {
         let condition = condition(&made, kind);

@@ -15,6 +15,12 @@ pub enum PodIps {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Several(Box<[Option<IpAddr>]>);
 
+impl FromIterator<IpAddr> for PodIps {
+    fn from_iter<T: IntoIterator<Item = IpAddr>>(addresses: T) -> PodIps {
+        PodIps::new(addresses.into_iter().map(Some))
+    }
+}
+
 impl PodIps {
     pub(super) fn new(addresses: impl Iterator<Item = Option<IpAddr>>) -> PodIps {
         let all: Box<[Option<IpAddr>]> = addresses.collect();

@@ -21,6 +21,7 @@ mod tests;
 use std::borrow::Cow;
 use std::time::Duration;
 
+use api::kinds::PodIps;
 use api::{Istr, MicroTime, Time};
 
 use crate::behaviour::Behaviour;
@@ -36,8 +37,8 @@ pub(crate) use patch::status_patch;
 pub(crate) struct Facts<'a> {
     pub(crate) now: MicroTime,
     pub(crate) behaviour: &'a Behaviour,
-    /// The address that this pod has, or gets.
-    pub(crate) pod_ip: &'a str,
+    /// The addresses that this pod has, or gets.
+    pub(crate) pod_ips: &'a PodIps,
     /// Many pods wait for a look: what need not be seen on its own is written together.
     pub(crate) is_busy: bool,
     /// Are all its volumes attached, so that its containers may start?
@@ -199,7 +200,7 @@ impl<'a> Course<'a> {
         if self.facts.now < starts_at {
             return self.wake_at(starts_at);
         }
-        self.status.pod_ip = Istr::from(self.facts.pod_ip);
+        self.status.ips = self.facts.pod_ips.clone();
         self.resize();
         let progress = match self.restarting_all_since() {
             Some(since) if !self.is_due(since.plus(TO_REMOVE_ALL)) => return,

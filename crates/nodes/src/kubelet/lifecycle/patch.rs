@@ -1,6 +1,7 @@
 //! A pod status as the patch that writes it.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use api::{Condition, Istr, Time, Uid, conditions};
 use bytes::Bytes;
@@ -50,9 +51,9 @@ pub(crate) fn status_patch(pod: &Pod, status: &PodStatus, host_ip: &str) -> Byte
                 &status.ephemeral_containers,
             ),
             host_ip,
-            host_ips: Address::list(host_ip),
-            pod_ip: &status.pod_ip,
-            pod_ips: Address::list(&status.pod_ip),
+            host_ips: (!host_ip.is_empty()).then_some([Address { ip: host_ip }]),
+            pod_ip: status.ips.iter().next(),
+            pod_ips: status.ips.iter().map(|ip| Address { ip }).collect(),
             reason,
             message: &status.message,
         },
@@ -98,11 +99,11 @@ struct Status<'a> {
     #[serde(rename = "hostIP", skip_serializing_if = "str::is_empty")]
     host_ip: &'a str,
     #[serde(rename = "hostIPs", skip_serializing_if = "Option::is_none")]
-    host_ips: Option<[Address<'a>; 1]>,
-    #[serde(rename = "podIP", skip_serializing_if = "str::is_empty")]
-    pod_ip: &'a str,
-    #[serde(rename = "podIPs", skip_serializing_if = "Option::is_none")]
-    pod_ips: Option<[Address<'a>; 1]>,
+    host_ips: Option<[Address<&'a str>; 1]>,
+    #[serde(rename = "podIP", skip_serializing_if = "Option::is_none")]
+    pod_ip: Option<IpAddr>,
+    #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
+    pod_ips: Vec<Address<IpAddr>>,
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -110,14 +111,8 @@ struct Status<'a> {
 }
 
 #[derive(Serialize)]
-struct Address<'a> {
-    ip: &'a str,
-}
-
-impl<'a> Address<'a> {
-    fn list(ip: &'a str) -> Option<[Address<'a>; 1]> {
-        (!ip.is_empty()).then_some([Address { ip }])
-    }
+struct Address<T> {
+    ip: T,
 }
 
 #[derive(Serialize)]

@@ -134,7 +134,7 @@ impl Course<'_> {
         kind: ProbeKind,
         probe: &Probe,
     ) {
-        let output = failure(container, probe, &self.status.pod_ip);
+        let output = failure(container, probe, self.status.ips.iter().next());
         let message = format!("{kind:?} probe failed: {output}");
         self.tell(true, "Unhealthy", message, field_path(container, role));
     }

@@ -9,6 +9,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::stages::Stages;
 use api::Resource;
+use std::net::Ipv4Addr;
+
+/// What the pods here get.
+static IPS: PodIps = PodIps::V4(Ipv4Addr::new(10, 0, 0, 2));
 
 /// Runs a pod for `seconds`, applying each patch as the API server would, and writes down what changed:
 /// `time phase [containers] | events`.
@@ -40,7 +44,7 @@ fn follow(pod: Value, seconds: i64, deleted_at: Option<i64>) -> String {
         let facts = Facts {
             now,
             behaviour: &behaviour,
-            pod_ip: "10.0.0.2",
+            pod_ips: &IPS,
             is_busy: false,
             has_volumes: true,
             has_image: &|_| false,
@@ -183,7 +187,7 @@ fn a_busy_kubelet_writes_the_start_at_once() {
     let facts = Facts {
         now: Time::from_unix(9).micro(),
         behaviour: &Behaviour::default(),
-        pod_ip: "10.0.0.2",
+        pod_ips: &IPS,
         is_busy: true,
         has_volumes: true,
         has_image: &|_| true,
@@ -500,7 +504,7 @@ fn a_finished_pod_that_is_deleted_goes_once() {
         let facts = Facts {
             now: Time::from_unix(9).micro(),
             behaviour: &Behaviour::default(),
-            pod_ip: "",
+            pod_ips: &PodIps::None,
             is_busy: false,
             has_volumes: true,
             has_image: &|_| false,
@@ -527,7 +531,7 @@ fn looking_again_changes_nothing() {
         let facts = Facts {
             now: Time::from_unix(9).micro(),
             behaviour: &Behaviour::default(),
-            pod_ip: "10.0.0.2",
+            pod_ips: &IPS,
             is_busy: false,
             has_volumes: true,
             has_image: &|_| true,
@@ -650,7 +654,7 @@ fn probes_fail_in_the_kubelets_words() {
         let facts = Facts {
             now: Time::from_unix(9).micro(),
             behaviour: &behaviour,
-            pod_ip: "10.0.0.2",
+            pod_ips: &IPS,
             is_busy: false,
             has_volumes: true,
             has_image: &|_| true,

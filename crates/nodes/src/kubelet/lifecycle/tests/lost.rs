@@ -75,7 +75,7 @@ fn the_end_that_nobody_has_seen_is_told_in_the_kubelets_words() {
     let facts = Facts {
         now: Time::from_unix(9).micro(),
         behaviour: &Behaviour::default(),
-        pod_ip: "",
+        pod_ips: &PodIps::None,
         is_busy: false,
         has_volumes: true,
         has_image: &|_| false,

@@ -164,7 +164,7 @@ fn what_is_said_of_a_pod_that_restarts_as_a_whole() {
         let facts = Facts {
             now: Time::from_unix(seconds).micro(),
             behaviour: &Behaviour::default(),
-            pod_ip: "10.0.0.2",
+            pod_ips: &IPS,
             is_busy: false,
             has_volumes: true,
             has_image: &|_| true,
