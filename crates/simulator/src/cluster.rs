@@ -6,7 +6,8 @@ mod observer;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use api::{Clock, Rng, Time};
+use api::{Cidr, Clock, Rng, Time};
+use apiserver::admission::Networks;
 use apiserver::{ApiServer, Extra, Options as ServerOptions};
 use client::{Client, Transport};
 use controllers::oracle::Actor;
@@ -20,11 +21,14 @@ use crate::oracle::Oracles;
 use crate::trace::Trace;
 
 pub(crate) use managers::Running;
-pub(crate) use managers::{LEASE, ROOT_CA, default_options};
+pub(crate) use managers::{LEASE, ROOT_CA, options};
 use observer::{CrashPoint, Observer};
 
 /// Runs begin on New Year 2024.
 const BEGIN: i64 = 1_704_067_200;
+
+/// Where services get their second address from, in dual-stack clusters.
+const SERVICES_V6: &str = "fd00:96::/112";
 
 /// Nodes are dealt out to so many zones in turn.
 pub(crate) const ZONES: usize = 2;
@@ -43,6 +47,7 @@ pub struct Cluster {
     /// How many managers were started so far: each has an identity of its own.
     started: usize,
     nodes: Option<(Stopper, Task<()>)>,
+    is_dual_stack: bool,
 }
 
 impl Drop for Cluster {
@@ -55,21 +60,26 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    pub fn new(seed: u64, injector: impl FnOnce(&Rng) -> FaultInjector) -> Cluster {
+    pub fn new(
+        seed: u64,
+        is_dual_stack: bool,
+        injector: impl FnOnce(&Rng) -> FaultInjector,
+    ) -> Cluster {
         let rng = Rng::from_seed(seed);
         let clock = runtime::clock::following_tokio(Time::from_unix(BEGIN));
-        let server = prepared().reopened(0, clock.clone(), rng.fork());
+        let server = prepared(is_dual_stack).reopened(0, clock.clone(), rng.fork());
         let injector = injector(&rng);
         Cluster {
             decisions: Decisions::new(),
             trace: Trace::new(clock.clone()),
-            oracles: Oracles::new(&server, clock.clone(), injector.clone()),
+            oracles: Oracles::new(&server, clock.clone(), injector.clone(), is_dual_stack),
             front: Front::new(server),
             crash: Arc::default(),
             injector,
             managers: Vec::new(),
             started: 0,
             nodes: None,
+            is_dual_stack,
             clock,
             rng,
         }
@@ -156,11 +166,16 @@ impl Cluster {
 
 /// A server with the objects that every server is born with. Making them takes longer than many a run,
 /// and they are the same for all.
-fn prepared() -> &'static ApiServer {
-    static PREPARED: OnceLock<ApiServer> = OnceLock::new();
-    PREPARED.get_or_init(|| {
+fn prepared(is_dual_stack: bool) -> &'static ApiServer {
+    static PREPARED: [OnceLock<ApiServer>; 2] = [OnceLock::new(), OnceLock::new()];
+    PREPARED[usize::from(is_dual_stack)].get_or_init(|| {
         let clock = Clock::fixed(Time::from_unix(BEGIN));
+        let mut networks = Networks::default();
+        if is_dual_stack {
+            networks.service_cidrs.extend(Cidr::parse(SERVICES_V6));
+        }
         let options = ServerOptions {
+            networks,
             // Who wrote which field is a tenth of the work of a run, and nobody here reads it.
             track_fields: false,
             // As many as are kept at hand: more would be packed, and nobody comes back after so long.

@@ -23,7 +23,7 @@ use http::Method;
 use runtime::Informers;
 use tokio::sync::Notify;
 
-use crate::cluster::{LEASE, ROOT_CA, default_options};
+use crate::cluster::{LEASE, ROOT_CA, options};
 use crate::faults::FaultInjector;
 use crate::scenario::Scenario;
 use events::Events;
@@ -112,12 +112,17 @@ impl Place {
 }
 
 impl Oracles {
-    pub(crate) fn new(server: &ApiServer, clock: Clock, injector: FaultInjector) -> Oracles {
+    pub(crate) fn new(
+        server: &ApiServer,
+        clock: Clock,
+        injector: FaultInjector,
+        is_dual_stack: bool,
+    ) -> Oracles {
         let built = controllers::built();
         let of: BTreeMap<&'static str, Box<dyn Oracle>> = built
             .filter_map(|descriptor| Some((descriptor.name, descriptor.oracle?())))
             .collect();
-        let options = default_options();
+        let options = options(is_dual_stack);
         let gates = options.gates.for_controllers();
         let caches = controllers::built().flat_map(|descriptor| descriptor.cached(gates));
         let asked_for = of.values().flat_map(|oracle| oracle.views());
@@ -401,7 +406,7 @@ mod tests {
     use crate::cluster::Cluster;
 
     fn cluster() -> Cluster {
-        Cluster::new(1, |rng| FaultInjector::idle(rng.fork()))
+        Cluster::new(1, false, |rng| FaultInjector::idle(rng.fork()))
     }
 
     fn pod(name: &str) -> Vec<u8> {

@@ -102,11 +102,11 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn start(scenario: &'a Scenario) -> Run<'a> {
-        let mut cluster = Cluster::new(scenario.seed, |rng| {
-            match scenario.comes_between_managers() {
-                true => FaultInjector::new(scenario.faults, rng.fork()),
-                false => FaultInjector::idle(rng.fork()),
-            }
+        let mut cluster = Cluster::new(scenario.seed, scenario.is_dual_stack, |rng| match scenario
+            .comes_between_managers()
+        {
+            true => FaultInjector::new(scenario.faults, rng.fork()),
+            false => FaultInjector::idle(rng.fork()),
         });
         cluster.crash_after_write(scenario.crash_after_write);
         if !scenario.restarts_server() {

@@ -27,6 +27,7 @@ fn check(
         managers: if skew.is_some() { 2 } else { 1 },
         skew: Duration::from_secs(skew.unwrap_or(0)),
         faults,
+        is_dual_stack: false,
         crash_after_write: None,
         steps: steps.into_iter().map(step).collect(),
     });

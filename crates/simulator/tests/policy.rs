@@ -24,6 +24,7 @@ fn scenario(controller: &str, seed: u64, faults: FaultRates) -> Scenario {
             namespace: "default",
             number,
             nodes: 3,
+            is_dual_stack: false,
         };
         let actions = &found.actions[rng.below(found.actions.len())];
         for action in (actions.draw)(&draw) {
@@ -39,6 +40,7 @@ fn scenario(controller: &str, seed: u64, faults: FaultRates) -> Scenario {
         managers: 1,
         skew: Duration::ZERO,
         faults,
+        is_dual_stack: false,
         crash_after_write: None,
         steps,
     }

@@ -128,6 +128,7 @@ fn a_set_whose_name_is_taken_does_not_disturb_the_peace() {
         managers: 1,
         skew: Duration::ZERO,
         faults: FaultRates::default(),
+        is_dual_stack: false,
         crash_after_write: None,
         steps: actions.into_iter().map(step).collect(),
     };

@@ -60,6 +60,7 @@ fn scenario(steps: impl IntoIterator<Item = (u64, Action)>) -> Scenario {
         managers: 1,
         skew: Duration::ZERO,
         faults: FaultRates::default(),
+        is_dual_stack: false,
         crash_after_write: None,
         steps: steps.into_iter().map(step).collect(),
     }

@@ -12,7 +12,7 @@ pub(super) const ACTIONS: [Actions; 2] = [Actions::of(edit), Actions::of(edit)];
 /// Somebody who writes to Endpoints by hand, or deletes them.
 fn edit(draw: &Draw<'_>) -> Vec<UserAction> {
     let (rng, name) = (draw.rng, name_of(draw));
-    let object = draw_service(rng);
+    let object = draw_service(draw);
     let mut actions = vec![UserAction::create::<Service>(draw.namespace, &name, object)];
     let foreign = json!([{"addresses": [{"ip": "10.9.9.9"}], "ports": [{"port": 7}]}]);
     for _ in 0..1 + rng.below(4) {

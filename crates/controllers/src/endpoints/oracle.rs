@@ -10,7 +10,7 @@ use super::DESCRIPTOR;
 use super::invariants::{published, ready};
 use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
 use crate::service_endpoints::reckoning::{
-    FirstReady, FullEndpoints, Supply, pods_of, publishes_pods, service_of, services,
+    FirstReady, Followed, FullEndpoints, Supply, pods_of, publishes_pods, service_of, services,
 };
 
 #[derive(Default)]
@@ -30,7 +30,8 @@ impl Oracle for EndpointsOracle {
             let full = services(world).filter(|(_, service)| {
                 publishes_pods(service) && ready(service, &pods_of(world, service)) > 0
             });
-            self.supply.note(world, full.map(|(key, _)| key));
+            self.supply
+                .note(world, full.map(|(key, _)| Followed::whole(&key)));
         }
     }
 
@@ -55,8 +56,8 @@ impl Oracle for EndpointsOracle {
             world.may_lag::<Pod>() || world.may_lag::<Service>() || world.may_lag::<Endpoints>();
         let name = "no Endpoints are empty between two full ones";
         let counts = (count(&before), count(&after));
-        self.supply
-            .check(world, name, &endpoints.key(), counts, is_behind)
+        let followed = Followed::whole(&endpoints.key());
+        self.supply.check(world, name, &followed, counts, is_behind)
     }
 
     fn at_rest(&self, world: &World) -> Verdict {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::oracle::{Actions, Draw, Labelled, UserAction};
 use crate::service_endpoints::actions::{
-    draw_ports, draw_selector, draw_service, name_of, replaced,
+    draw_policy, draw_ports, draw_selector, draw_service, name_of, replaced,
 };
 
 /// As often as it takes for one run in three to have a service: most of what runs is reached through one.
@@ -20,7 +20,7 @@ pub(super) const ACTIONS: [Actions; 5] = [
 /// A service, whose user then changes their mind.
 fn publish(draw: &Draw<'_>) -> Vec<UserAction> {
     let name = name_of(draw);
-    let object = draw_service(draw.rng);
+    let object = draw_service(draw);
     let mut actions = vec![UserAction::create::<Service>(draw.namespace, &name, object)];
     for _ in 0..draw.rng.below(5) {
         actions.extend(change(draw, &name));
@@ -33,6 +33,11 @@ fn change(draw: &Draw<'_>, name: &str) -> Vec<UserAction> {
     let patch =
         |patch: Value, what: &str| UserAction::change::<Service>(namespace, name, patch, what);
     let spec = |spec: Value, what: &str| vec![patch(json!({"spec": spec}), what)];
+    if draw.is_dual_stack && rng.chance(4) {
+        let policy = draw_policy(rng);
+        let what = format!("sets the family policy {policy}");
+        return spec(json!({"ipFamilyPolicy": policy}), &what);
+    }
     match rng.below(9) {
         0 => spec(
             json!({"selector": replaced(draw_selector(rng))}),
@@ -82,7 +87,7 @@ fn change(draw: &Draw<'_>, name: &str) -> Vec<UserAction> {
         }
         _ => {
             let deletion = UserAction::delete::<Service>(namespace, name);
-            let object = draw_service(rng);
+            let object = draw_service(draw);
             match rng.chance(2) {
                 true => vec![deletion],
                 false => vec![
@@ -97,7 +102,7 @@ fn change(draw: &Draw<'_>, name: &str) -> Vec<UserAction> {
 /// Somebody who writes to slices by hand.
 fn edit_slices(draw: &Draw<'_>) -> Vec<UserAction> {
     let (rng, name) = (draw.rng, name_of(draw));
-    let object = draw_service(rng);
+    let object = draw_service(draw);
     let mut actions = vec![UserAction::create::<Service>(draw.namespace, &name, object)];
     let slices = Labelled::of::<EndpointSlice>(draw.namespace, SERVICE_NAME, &name);
     let foreign = json!([{"addresses": ["10.9.9.9"], "conditions": {"ready": true}}]);

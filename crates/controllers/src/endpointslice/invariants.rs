@@ -116,11 +116,13 @@ fn endpoint(service: &Service, pod: &Pod, zones: &NodeZones, family: &str) -> Op
     })
 }
 
-/// How many endpoints the slices of a service have ready.
-pub fn ready(service: &Service, pods: &[Arc<Pod>], zones: &NodeZones) -> usize {
-    let families = service.spec.ip_families.iter();
-    let facts = families.flat_map(|family| expected(service, pods, zones, family));
-    facts
-        .filter(|(endpoint, _)| endpoint.conditions.ready == Some(true))
-        .count()
+/// The families of which the slices of a service have something ready.
+pub fn ready<'a>(service: &'a Service, pods: &[Arc<Pod>], zones: &NodeZones) -> Vec<&'a str> {
+    let has_ready = |family: &&str| {
+        let facts = expected(service, pods, zones, family);
+        let mut endpoints = facts.iter().map(|(endpoint, _)| endpoint);
+        endpoints.any(|endpoint| endpoint.conditions.ready == Some(true))
+    };
+    let families = service.spec.ip_families.iter().map(|family| &**family);
+    families.filter(has_ready).collect()
 }

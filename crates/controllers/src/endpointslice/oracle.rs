@@ -8,7 +8,8 @@ use super::invariants::{NodeZones, published, ready};
 use super::ownership::CONTROLLER;
 use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
 use crate::service_endpoints::reckoning::{
-    FirstReady, FullSlice, Supply, pods_of, publishes_pods, ready_in_slices, services, slices_of,
+    FirstReady, Followed, FullSlice, Supply, pods_of, publishes_pods, ready_in_slices, services,
+    slices_of,
 };
 
 #[derive(Default)]
@@ -26,10 +27,13 @@ impl Oracle for EndpointSliceOracle {
         self.first_ready.note(change);
         if ["pods", "services", "nodes"].contains(&&*change.plural) {
             let zones = zones(world);
-            let full = services(world).filter(|(_, service)| {
-                publishes_pods(service) && ready(service, &pods_of(world, service), &zones) > 0
+            let publishing = services(world).filter(|(_, service)| publishes_pods(service));
+            let full = publishing.flat_map(|(key, service)| {
+                let families = ready(&service, &pods_of(world, &service), &zones).into_iter();
+                let full = families.map(|family| Followed::of_family(&key, family));
+                full.collect::<Vec<Followed>>()
             });
-            self.supply.note(world, full.map(|(key, _)| key));
+            self.supply.note(world, full);
         }
     }
 
@@ -38,19 +42,20 @@ impl Oracle for EndpointSliceOracle {
     }
 
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
-        let Some((key, counts)) = ready_in_slices(world, change, CONTROLLER) else {
+        let Some((followed, counts)) = ready_in_slices(world, change, CONTROLLER) else {
             return no_business(DESCRIPTOR.name, change);
         };
         if let Some(after) = change.after::<FullSlice>() {
             let published = after.ready_targets();
-            self.first_ready.check(world, &key, published)?;
+            self.first_ready
+                .check(world, &followed.service, published)?;
         }
         let is_behind = world.may_lag::<Pod>()
             || world.may_lag::<Service>()
             || world.may_lag::<Node>()
             || world.may_lag::<EndpointSlice>();
         let name = "no slices are empty between two full sets";
-        self.supply.check(world, name, &key, counts, is_behind)
+        self.supply.check(world, name, &followed, counts, is_behind)
     }
 
     fn at_rest(&self, world: &World) -> Verdict {

@@ -1,10 +1,11 @@
 //! What must hold once nothing changes any more, reckoned from the Endpoints apart from the plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::Resource;
+use api::cidr::family;
 use api::kinds::{LAST_CHANGE_TRIGGER_TIME, MANAGED_BY, SERVICE_NAME};
 
 use super::CONTROLLER;
@@ -159,11 +160,7 @@ fn check_families(endpoints: &FullEndpoints, slices: &[Arc<FullSlice>]) -> Verdi
     for slice in slices {
         for endpoint in slice.endpoints() {
             let ip = endpoint.addresses.first().and_then(|ip| ip.parse().ok());
-            let family = match ip {
-                Some(IpAddr::V4(_)) => "IPv4",
-                Some(IpAddr::V6(_)) => "IPv6",
-                None => "",
-            };
+            let family = ip.as_ref().map_or("", family);
             let is_given = given.iter().any(|address| {
                 address.ip.parse().ok() == ip
                     && address.hostname == endpoint.hostname.clone().unwrap_or_default()
@@ -178,10 +175,9 @@ fn check_families(endpoints: &FullEndpoints, slices: &[Arc<FullSlice>]) -> Verdi
     Ok(())
 }
 
-/// How many addresses the slices that mirror it have ready.
-pub fn ready(endpoints: &FullEndpoints) -> usize {
-    expected(endpoints)
-        .into_values()
-        .filter(|ready| *ready)
-        .count()
+/// The families of which the slices that mirror it have something ready.
+pub fn ready(endpoints: &FullEndpoints) -> BTreeSet<&'static str> {
+    let expected = expected(endpoints).into_iter();
+    let ready = expected.filter(|(_, ready)| *ready);
+    ready.map(|(place, _)| family(&place.ip)).collect()
 }

@@ -10,7 +10,7 @@ use super::invariants::{is_mirrored, mirrored, ready};
 use super::{CONTROLLER, DESCRIPTOR};
 use crate::oracle::{Change, Oracle, Verdict, View, World, no_business};
 use crate::service_endpoints::reckoning::{
-    FullEndpoints, FullSlice, Supply, ready_in_slices, service_of, slices_of,
+    Followed, FullEndpoints, FullSlice, Supply, ready_in_slices, service_of, slices_of,
 };
 
 #[derive(Default)]
@@ -26,8 +26,13 @@ impl Oracle for MirroringOracle {
     fn observe(&mut self, world: &World, change: &Change) {
         if ["endpoints", "services"].contains(&&*change.plural) {
             let full = world.store::<FullEndpoints>().list().into_iter();
-            let full = full.filter(|held| is_due(world, held) && ready(held) > 0);
-            self.supply.note(world, full.map(|held| held.key()));
+            let due = full.filter(|held| is_due(world, held));
+            let full = due.flat_map(|held| {
+                let families = ready(&held).into_iter();
+                let full = families.map(|family| Followed::of_family(&held.key(), family));
+                full.collect::<Vec<Followed>>()
+            });
+            self.supply.note(world, full);
         }
     }
 
@@ -36,14 +41,14 @@ impl Oracle for MirroringOracle {
     }
 
     fn after_write(&self, world: &World, change: &Change) -> Verdict {
-        let Some((key, counts)) = ready_in_slices(world, change, CONTROLLER) else {
+        let Some((followed, counts)) = ready_in_slices(world, change, CONTROLLER) else {
             return no_business(DESCRIPTOR.name, change);
         };
         let is_behind = world.may_lag::<Endpoints>()
             || world.may_lag::<Service>()
             || world.may_lag::<EndpointSlice>();
         let name = "no slices that mirror are empty between two full sets";
-        self.supply.check(world, name, &key, counts, is_behind)
+        self.supply.check(world, name, &followed, counts, is_behind)
     }
 
     fn at_rest(&self, world: &World) -> Verdict {

@@ -134,4 +134,6 @@ pub struct Draw<'a> {
     pub number: usize,
     /// Nodes are called node-0, node-1 and so on.
     pub nodes: usize,
+    /// Pods have addresses of both families.
+    pub is_dual_stack: bool,
 }

@@ -30,7 +30,8 @@ pub fn draw_ports(rng: &Rng) -> Vec<Value> {
 }
 
 /// A service of any type.
-pub fn draw_service(rng: &Rng) -> Value {
+pub fn draw_service(draw: &Draw<'_>) -> Value {
+    let rng = draw.rng;
     let mut spec = json!({"selector": draw_selector(rng), "ports": draw_ports(rng)});
     match rng.below(6) {
         0 => spec["type"] = json!("NodePort"),
@@ -45,11 +46,31 @@ pub fn draw_service(rng: &Rng) -> Value {
     if rng.chance(4) {
         spec["publishNotReadyAddresses"] = json!(true);
     }
+    if draw.is_dual_stack {
+        draw_families(rng, &mut spec);
+    }
     let labels = match rng.chance(2) {
         true => json!({"team": "a"}),
         false => json!({}),
     };
     json!({"metadata": {"labels": labels}, "spec": spec})
+}
+
+/// Of both families, either of them first, or of one.
+fn draw_families(rng: &Rng, spec: &mut Value) {
+    let (policy, families) = match rng.below(6) {
+        0 => return,
+        1 | 2 => ("PreferDualStack", json!(["IPv4", "IPv6"])),
+        3 | 4 => ("RequireDualStack", json!(["IPv6", "IPv4"])),
+        _ => ("SingleStack", json!(["IPv6"])),
+    };
+    spec["ipFamilyPolicy"] = json!(policy);
+    spec["ipFamilies"] = families;
+}
+
+/// One family more, or less.
+pub fn draw_policy(rng: &Rng) -> &'static str {
+    ["SingleStack", "PreferDualStack", "RequireDualStack"][rng.below(3)]
 }
 
 /// The first is the one that StatefulSets name: it gives their pods names below its own.

@@ -52,17 +52,22 @@ const CA_CERTIFICATE: &str = include_str!("../../../controllers/src/certificates
 const CA_KEY: &str = include_str!("../../../controllers/src/certificates/testdata/ca.key");
 
 /// Old tokens go after a day: runs of a year are for others. Nodes come without ranges of addresses, and get them.
-const FLAGS: [&str; 3] = [
+const FLAGS: [&str; 2] = [
     "--legacy-service-account-token-clean-up-period=24h",
     "--allocate-node-cidrs",
+];
+
+/// Where pods get their addresses from: in clusters of one family, and of both.
+const POD_NETWORKS: [&str; 2] = [
     "--cluster-cidr=10.64.0.0/16",
+    "--cluster-cidr=10.64.0.0/16,fd00:64::/56",
 ];
 
 /// Gates under which a controller that runs anyway does more.
 const MORE_GATES: [&str; 1] = ["DRADeviceTaintRules"];
 
 /// All controllers, also those that are off by default.
-fn flags() -> Vec<String> {
+fn flags(is_dual_stack: bool) -> Vec<String> {
     let off = controllers::built().filter(|descriptor| !descriptor.on_by_default);
     let names: String = off
         .map(|descriptor| format!(",{}", descriptor.name))
@@ -75,6 +80,7 @@ fn flags() -> Vec<String> {
         format!("--feature-gates={}", gates.join(",")),
     ];
     flags.extend(FLAGS.map(str::to_owned));
+    flags.push(POD_NETWORKS[usize::from(is_dual_stack)].to_owned());
     flags
 }
 
@@ -154,7 +160,7 @@ impl Cluster {
         clock: Clock,
         fence: impl Fn(Transport) -> Transport,
     ) -> Manager {
-        let options = default_options();
+        let options = options(self.is_dual_stack);
         let stream = StreamOptions {
             rng: self.rng.fork(),
             resync: None,
@@ -201,12 +207,14 @@ impl Cluster {
     }
 }
 
-/// The flags that every manager here runs with. Reading all of them takes longer than starting one.
-pub(crate) fn default_options() -> &'static Options {
-    static OPTIONS: OnceLock<Options> = OnceLock::new();
-    OPTIONS.get_or_init(|| match Options::parse(flags(), "simulator") {
-        Ok(Command::Run(options)) => *options,
-        _ => unreachable!("the default flags are valid"),
+/// The flags that every manager of such clusters runs with. Reading all of them takes longer than starting one.
+pub(crate) fn options(is_dual_stack: bool) -> &'static Options {
+    static OPTIONS: [OnceLock<Options>; 2] = [OnceLock::new(), OnceLock::new()];
+    OPTIONS[usize::from(is_dual_stack)].get_or_init(|| {
+        match Options::parse(flags(is_dual_stack), "simulator") {
+            Ok(Command::Run(options)) => *options,
+            _ => unreachable!("these flags are valid"),
+        }
     })
 }
 
@@ -225,7 +233,7 @@ mod tests {
     /// The oracle of one that does not run can find nothing.
     #[test]
     fn every_controller_runs() {
-        let options = default_options();
+        let options = options(false);
         let running = select(&options.config.generic.controllers, &options.gates);
         let running: BTreeSet<&str> = running.iter().map(|it| it.name).collect();
         let built: BTreeSet<&str> = controllers::built().map(|it| it.name).collect();

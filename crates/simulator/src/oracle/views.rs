@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use runtime::Informers;
 use runtime::informer::{MetadataChange, MetadataInformer};
 
-use crate::cluster::default_options;
+use crate::cluster::options;
 use crate::faults::FaultInjector;
 
 /// Clones share it: caches tell it what has reached them.
@@ -305,7 +305,7 @@ impl Look<'_> {
 /// What the controllers that run cache, but for leases, which are renewed all the time. The cache of one that does not run
 /// stays empty, whatever there is.
 pub(crate) fn cached() -> impl Iterator<Item = &'static View> {
-    let options = default_options();
+    let options = options(false);
     let running = select(&options.config.generic.controllers, &options.gates);
     let gates = options.gates.for_controllers();
     let views = running.into_iter().flat_map(move |it| it.cached(gates));

@@ -44,10 +44,13 @@ impl Scenario {
         let nodes = 1 + rng.below(4);
         let managers = if rng.chance(4) { 2 } else { 1 };
         let skewed = managers == 2 && rng.chance(2);
+        // Of its own, so that runs of one family are what they are without it.
+        let is_dual_stack = Rng::from_seed(seed ^ 0xd0a1).chance(2);
         let mut draft = Draft {
             rng: rng.fork(),
             nodes,
             managers,
+            is_dual_stack,
             has_faults: !rng.chance(4),
             workloads: Vec::new(),
             pods: 0,
@@ -78,6 +81,7 @@ impl Scenario {
             } else {
                 FaultRates::default()
             },
+            is_dual_stack,
             crash_after_write: None,
             steps: draft.steps,
         }
@@ -88,6 +92,7 @@ struct Draft {
     rng: Rng,
     nodes: usize,
     managers: usize,
+    is_dual_stack: bool,
     /// Faults come in all mixes; a quarter of the runs have none but a user who changes their mind.
     has_faults: bool,
     workloads: Vec<Workload>,
@@ -183,6 +188,7 @@ impl Draft {
             namespace: self.workloads[chosen].target.namespace,
             number: self.disturbances,
             nodes: self.nodes,
+            is_dual_stack: self.is_dual_stack,
         };
         let choice = actions_that(|takes| takes < SOON);
         let actions = (choice[self.rng.below(choice.len())].draw)(&draw);
@@ -212,6 +218,7 @@ impl Draft {
                 namespace: NAMESPACES[0],
                 number: self.disturbances + 1,
                 nodes: self.nodes,
+                is_dual_stack: self.is_dual_stack,
             });
             for action in actions {
                 self.push(self.at, Action::User(action));

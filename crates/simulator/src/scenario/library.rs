@@ -232,6 +232,7 @@ impl Named {
             managers: 1,
             skew: Duration::ZERO,
             faults: FaultRates::default(),
+            is_dual_stack: false,
             crash_after_write: None,
             steps: (self.actions)().into_iter().map(step).collect(),
         }

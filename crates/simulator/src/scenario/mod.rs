@@ -41,6 +41,8 @@ pub struct Scenario {
     /// How far the second manager's clock is ahead.
     pub skew: Duration,
     pub faults: FaultRates,
+    /// Pods have addresses of both families, and services may.
+    pub is_dual_stack: bool,
     /// The first manager dies right after this write of managers.
     pub crash_after_write: Option<u64>,
     pub steps: Vec<Step>,
@@ -240,6 +242,9 @@ impl fmt::Display for Scenario {
             "{}: {} nodes, {} manager(s)",
             self.name, self.nodes, self.managers
         )?;
+        if self.is_dual_stack {
+            write!(f, ", dual-stack")?;
+        }
         if !self.skew.is_zero() {
             write!(f, ", the second one's clock {}s ahead", self.skew.as_secs())?;
         }

@@ -19,7 +19,7 @@ pub use first_ready::FirstReady;
 pub use objects::{
     Conditions, FullAddress, FullEndpoint, FullEndpoints, FullPort, FullSlice, FullSubset, Target,
 };
-pub use supply::Supply;
+pub use supply::{Followed, Supply};
 
 use crate::oracle::{Change, Verdict, World};
 
@@ -133,13 +133,13 @@ pub fn slices_of(world: &World, service: &Key) -> Vec<Arc<FullSlice>> {
     slices
 }
 
-/// After a change of a slice of this manager: its service, and how many ready endpoints all slices of that had before and have
-/// now. None after a change of anything else.
+/// After a change of a slice of this manager: its service and family, and how many ready endpoints all slices of these had
+/// before and have now. None after a change of anything else.
 pub fn ready_in_slices(
     world: &World,
     change: &Change,
     managed_by: &str,
-) -> Option<(Key, (usize, usize))> {
+) -> Option<(Followed, (usize, usize))> {
     let slice = change.before::<FullSlice>().or(change.after())?;
     if !slice.is_managed_by(managed_by) {
         return None;
@@ -148,12 +148,15 @@ pub fn ready_in_slices(
     let service = slice.service().unwrap_or_default();
     let key = Key::new(&slice.metadata.namespace, service);
     let ready = |slice: Arc<FullSlice>| slice.ready();
-    let now: usize = slices_of(world, &key).into_iter().map(ready).sum();
+    let mut slices = slices_of(world, &key);
+    slices.retain(|other| other.address_type == slice.address_type);
+    let now: usize = slices.into_iter().map(ready).sum();
     let (was, is) = (
         change.before().map_or(0, ready),
         change.after().map_or(0, ready),
     );
-    Some((key, ((now + was).saturating_sub(is), now)))
+    let followed = Followed::of_family(&key, &slice.address_type);
+    Some((followed, ((now + was).saturating_sub(is), now)))
 }
 
 /// The service of this name.

@@ -44,14 +44,15 @@ impl Seen {
 
     fn service(&mut self, publishes_all: bool) {
         let spec = json!({
-            "selector": {"app": "web"}, "clusterIP": "10.1.0.1", "ipFamilies": ["IPv4"],
+            "selector": {"app": "web"}, "clusterIP": "10.1.0.1", "ipFamilies": ["IPv4", "IPv6"],
             "ports": [{"port": 80, "targetPort": 80}], "publishNotReadyAddresses": publishes_all,
         });
         self.write::<Service>("web", json!({"spec": spec}));
     }
 
     fn pod(&mut self, ready: &str) {
-        let status = json!({"podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": ready}]});
+        let ips = json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]);
+        let status = json!({"podIPs": ips, "conditions": [{"type": "Ready", "status": ready}]});
         let labels = json!({"labels": {"app": "web"}});
         let pod = json!({"metadata": labels, "spec": {"nodeName": "n1"}, "status": status});
         self.write::<Pod>("web", pod);
@@ -67,15 +68,22 @@ impl Seen {
     }
 
     fn slice(&mut self, name: &str, ready: bool) -> Verdict {
+        self.slice_of(name, "10.0.0.1", ready)
+    }
+
+    fn slice_of(&mut self, name: &str, ip: &str, ready: bool) -> Verdict {
+        let family = if ip.contains(':') { "IPv6" } else { "IPv4" };
         let writer = format!("{}.k8s.io", self.controller);
         let labels = json!({
             "kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": writer,
         });
         let target = json!({"kind": "Pod", "name": "web", "uid": "pods-web"});
         let endpoint = json!({
-            "addresses": ["10.0.0.1"], "conditions": {"ready": ready}, "targetRef": target,
+            "addresses": [ip], "conditions": {"ready": ready}, "targetRef": target,
         });
-        let object = json!({"metadata": {"labels": labels}, "endpoints": [endpoint]});
+        let object = json!({
+            "metadata": {"labels": labels}, "addressType": family, "endpoints": [endpoint],
+        });
         self.write_by::<EndpointSlice>(name, object, Some(self.controller))
     }
 
@@ -145,6 +153,17 @@ fn slices_with_nothing_ready_are_found_where_a_pod_was_ready_all_the_time() {
         Ok(()),
         "none was ready a moment ago"
     );
+}
+
+#[test]
+fn slices_of_one_family_with_nothing_ready_are_found_whatever_the_other_has() {
+    for (kept, emptied) in [("10.0.0.1", "fd00::1"), ("fd00::1", "10.0.0.1")] {
+        let mut seen = Seen::by("endpointslice-controller").selecting();
+        assert_eq!(seen.slice_of("kept", kept, true), Ok(()));
+        assert_eq!(seen.slice_of("emptied", emptied, true), Ok(()));
+        seen.pass();
+        assert!(is_found(&seen.slice_of("emptied", emptied, false)));
+    }
 }
 
 #[test]
