@@ -386,8 +386,15 @@ fn no_more_than_a_thousand_addresses_are_stored_and_an_annotation_says_so() {
             "and that is not written again"
         );
     };
+    check(&many(1, 999, ":ready"), 999, 0, false);
     check(&many(1, 1000, ":ready"), 1000, 0, false);
     check(&many(1, 1001, ":ready"), 1000, 0, true);
+    let with_others = |ready: usize, others: usize| {
+        let others = many(ready + 1, ready + others, "");
+        format!("{} {others}", many(1, ready, ":ready"))
+    };
+    check(&with_others(997, 4), 997, 3, true);
+    check(&with_others(1000, 10), 1000, 0, true);
     check(
         &format!("{} {}", many(1, 900, ":ready"), many(901, 1200, "")),
         900,
@@ -402,16 +409,28 @@ fn no_more_than_a_thousand_addresses_are_stored_and_an_annotation_says_so() {
     );
 }
 
+// Upstream: TestSyncServiceOverCapacity (annotations that were there).
 #[test]
-fn an_annotation_that_is_no_longer_true_is_taken_away() {
-    let mut now = snapshot(json!({}), "a:ready");
-    let mut held = (*carried_out(&now)).clone();
-    held.metadata.annotations = held
-        .metadata
-        .annotations
-        .with("endpoints.kubernetes.io/over-capacity", "truncated");
-    now.endpoints = Some(Arc::new(held));
-    assert_eq!(plan(&now).action, Action::Update);
+fn an_annotation_that_is_not_true_is_corrected() {
+    for (pods, said) in [
+        (1, "truncated"),
+        (999, "truncated"),
+        (1000, "warning"),
+        (1000, "truncated"),
+        (1001, "warning"),
+        (1001, "invalid"),
+    ] {
+        let mut now = snapshot(json!({}), &many(1, pods, ":ready"));
+        let mut held = (*carried_out(&now)).clone();
+        let over_capacity = "endpoints.kubernetes.io/over-capacity";
+        held.metadata.annotations = held.metadata.annotations.with(over_capacity, said);
+        now.endpoints = Some(Arc::new(held));
+        let plan = plan(&now);
+        assert_eq!(plan.action, Action::Update, "{pods} pods, {said}");
+        let expected = (pods > 1000).then_some("truncated");
+        let annotations = annotations(&now, plan.is_truncated);
+        assert_eq!(annotations.get(over_capacity), expected);
+    }
 }
 
 // Upstream: TestTruncateEndpoints.
@@ -440,6 +459,23 @@ fn each_subset_keeps_its_share() {
             .collect();
         format!("{cut} {}", left.join(" "))
     };
+    assert_eq!(cut(&[]), "false ");
+    assert_eq!(
+        cut(&[(50, 50), (100, 100), (100, 100), (100, 100), (100, 100)]),
+        "false 50/50 100/100 100/100 100/100 100/100"
+    );
+    assert_eq!(
+        cut(&[(100, 100); 5]),
+        "false 100/100 100/100 100/100 100/100 100/100"
+    );
+    assert_eq!(
+        cut(&[(90, 101), (110, 200), (50, 200), (10, 201), (20, 298)]),
+        "true 90/73 110/144 50/144 10/145 20/214"
+    );
+    assert_eq!(
+        cut(&[(205, 100), (400, 200), (402, 200), (400, 200), (693, 300)]),
+        "true 98/0 191/0 192/0 191/0 328/0"
+    );
     assert_eq!(cut(&[(500, 500)]), "false 500/500");
     assert_eq!(cut(&[(3000, 3000)]), "true 1000/0");
     assert_eq!(cut(&[(400, 100), (500, 100)]), "true 400/50 500/50");

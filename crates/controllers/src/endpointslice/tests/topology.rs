@@ -88,6 +88,30 @@ fn endpoints_are_shared_among_zones_by_their_cpu() {
             .zones("za=2 zb=1"),
     )
     .check(expect!["create [a>zb b>za c>za -d]"]);
+    hinted(
+        case("a:ready,@na b:ready,@na c:ready,@na")
+            .service(auto())
+            .zones(zones),
+    )
+    .check(expect!["create [a>zb b>zc c>za]"]);
+    hinted(
+        case("a:ready,@na b:ready,@nb c:@nb")
+            .service(auto())
+            .zones("za=45 zb=55"),
+    )
+    .check(expect!["create [a>za b>zb -c]"]);
+    // Within the threshold one is given, although another would make it more even.
+    let ten = "a:ready,@na b:ready,@nb c:ready,@nc d:ready,@nc e:ready,@na f:ready,@na g:ready,@na h:ready,@nb i:ready,@nc j:ready,@na";
+    let case = hinted(case(ten).service(auto()).zones("za=35 zb=35 zc=30"));
+    let counts = case.plan().hinted.by_family[&AddressType::Ipv4].clone();
+    let expected = [("za", 4), ("zb", 3), ("zc", 3)];
+    assert_eq!(
+        counts,
+        BTreeMap::from(expected.map(|(zone, count)| (Istr::new(zone), count)))
+    );
+    case.check(expect![
+        "create [a>zb b>zb c>zc d>zc e>za f>za g>za h>zb i>zc j>za]"
+    ]);
 }
 
 // Upstream: TestAddHints (why there are none), TestReconcileTopology.
@@ -189,6 +213,16 @@ fn zones_are_counted_by_the_cpu_of_ready_nodes() {
     };
     assert_eq!(shares(""), "unknown");
     assert_eq!(shares("za=1"), "unknown");
+    assert_eq!(shares("za=1000m za=1000m"), "unknown");
+    assert_eq!(shares("za=1000m zb=1000m"), "za=0.500 zb=0.500");
+    assert_eq!(shares("!za=1 zb=1"), "unknown");
+    assert_eq!(shares("za=1 #zb=1"), "unknown");
+    assert_eq!(shares("za=1 zb=1 !zb=1"), "za=0.500 zb=0.500");
+    assert_eq!(shares("za=1 zb=1 #zb=1"), "za=0.500 zb=0.500");
+    assert_eq!(
+        shares("za=1 za=1 za=1 za=2 zb=3 zb=1500m zc=500m"),
+        "za=0.500 zb=0.450 zc=0.050"
+    );
     assert_eq!(shares("za=1 zb=2"), "za=0.333 zb=0.667");
     assert_eq!(shares("za=1 zb=2000m za=1"), "za=0.500 zb=0.500");
     assert_eq!(shares("za=1 !zb=2"), "unknown");
@@ -303,6 +337,20 @@ fn whole_endpoints_are_given() {
         ),
         (
             check(&[("a", 5.0), ("b", 5.0)], &[("a", 6), ("b", 6)]),
+            expect!["{} {}"],
+        ),
+        (
+            check(
+                &[("a", 1.2), ("b", 1.1), ("c", 1.0)],
+                &[("a", 1), ("b", 1), ("c", 1)],
+            ),
+            expect!["{} {}"],
+        ),
+        (
+            check(
+                &[("a", 5.0), ("b", 5.0), ("c", 5.0)],
+                &[("a", 6), ("b", 6), ("c", 6)],
+            ),
             expect!["{} {}"],
         ),
     ];

@@ -3,4 +3,5 @@
 mod bad_input;
 mod invariants;
 mod plan;
+mod rows;
 mod sync;

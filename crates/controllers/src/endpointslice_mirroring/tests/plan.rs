@@ -52,7 +52,7 @@ pub(super) fn snapshot(text: &str, patch: Value) -> Snapshot<'static> {
 }
 
 /// The slice that mirrors this alone, after `patch`.
-fn with_slice(
+pub(super) fn with_slice(
     mut snapshot: Snapshot<'static>,
     name: &str,
     text: &str,
