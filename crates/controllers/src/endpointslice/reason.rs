@@ -168,8 +168,21 @@ impl Remark {
 }
 
 fn hints(plan: &Plan<'_>) -> Vec<Line> {
+    let endpoints = || {
+        plan.families
+            .iter()
+            .flat_map(|family| &family.desired.endpoints)
+    };
+    let is_zoneless = endpoints().all(|endpoint| endpoint.zone.is_none());
     let how = match plan.closeness {
         Closeness::Nowhere => return Vec::new(),
+        Closeness::Zone | Closeness::Node if endpoints().next().is_none() => return Vec::new(),
+        Closeness::Zone if is_zoneless => {
+            let line = Line::states("NoHints", "gives no hints");
+            let line = line.because("no node of its pods is in a zone");
+            return vec![line.hint("label the nodes with topology.kubernetes.io/zone")];
+        }
+        Closeness::Node if is_zoneless => "gives each endpoint the hint of its node",
         Closeness::Zone => "gives each endpoint the hint of its zone",
         Closeness::Node => "gives each endpoint the hints of its node and zone",
         Closeness::Proportional if plan.hinted.is_on => "shares endpoints among zones by their CPU",

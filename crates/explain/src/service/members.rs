@@ -159,9 +159,11 @@ pub(super) fn protocol(port: &Value) -> &str {
 
 /// `has no TCP port named web: it has metrics (TCP)`
 fn missing_port(service: &Value, pod: &Value) -> Option<String> {
-    let held: Vec<&Value> = ["/spec/containers", "/spec/initContainers"]
+    let init = list(pod, "/spec/initContainers").iter();
+    let sidecars = init.filter(|container| text(container, "/restartPolicy") == "Always");
+    let held: Vec<&Value> = list(pod, "/spec/containers")
         .iter()
-        .flat_map(|containers| list(pod, containers))
+        .chain(sidecars)
         .flat_map(|container| list(container, "/ports"))
         .collect();
     let mut ports = list(service, "/spec/ports").iter();

@@ -76,19 +76,41 @@ pub(super) fn publishers(service: &Value, slices: &[&Value]) -> Vec<String> {
             )
         })
         .collect();
+    lines.extend(empty_family(service, slices));
     if by_manager.len() > 1 {
         lines.push("several publish for it: clients use all of their endpoints".to_owned());
     }
     lines
 }
 
-/// Endpoints take no traffic for a Service with ports as long as no port was found in any of their pods.
-fn without_port(service: &Value, slices: &[&Value]) -> &'static str {
-    let has_port = |slice: &&Value| !list(slice, "/ports").is_empty();
-    let is_empty = endpoints(slices).next().is_none();
-    match is_empty || list(service, "/spec/ports").is_empty() || slices.iter().any(has_port) {
-        true => "",
-        false => ", without a port: they cannot be reached",
+/// A family of a dual-stack Service that has no endpoints, while the other one has.
+fn empty_family(service: &Value, slices: &[&Value]) -> Option<String> {
+    let families = list(service, "/spec/ipFamilies").iter();
+    let has_endpoints = |family: &&Value| {
+        let of_family = |slice: &&&Value| slice["addressType"] == **family;
+        let mut slices = slices.iter().filter(of_family);
+        slices.any(|slice| !list(slice, "/endpoints").is_empty())
+    };
+    let (full, empty): (Vec<&Value>, Vec<&Value>) = families.partition(has_endpoints);
+    let empty = empty.first()?.as_str()?;
+    (!full.is_empty()).then(|| {
+        format!("no endpoint has an {empty} address: clients cannot reach the service over it")
+    })
+}
+
+/// Endpoints take no traffic for a Service with ports as long as no port was found in their pods.
+fn without_port(service: &Value, slices: &[&Value]) -> String {
+    let has_port = |slice: &&&Value| !list(slice, "/ports").is_empty();
+    let (with, without): (Vec<&Value>, Vec<&Value>) = slices.iter().partition(has_port);
+    let total = |slices: &[&Value]| {
+        let (ready, others) = count(slices);
+        ready + others
+    };
+    match (total(&without), total(&with)) {
+        _ if list(service, "/spec/ports").is_empty() => String::new(),
+        (0, _) => String::new(),
+        (_, 0) => ", without a port: they cannot be reached".to_owned(),
+        (lacking, _) => format!(", {lacking} of them without a port: those cannot be reached"),
     }
 }
 
@@ -120,10 +142,8 @@ pub(super) fn routing(service: &Value, slices: &[&Value]) -> Vec<String> {
         ("/spec/externalTrafficPolicy", "clients from outside"),
     ] {
         if text(service, field) == "Local" {
-            let mut on: BTreeMap<&str, usize> = BTreeMap::new();
-            for endpoint in endpoints(slices).filter(|one| one["conditions"]["ready"] != false) {
-                *on.entry(text(endpoint, "/nodeName")).or_default() += 1;
-            }
+            let ready = endpoints(slices).filter(|one| one["conditions"]["ready"] != false);
+            let on = by_place(ready.map(|one| (text(one, "/nodeName"), identity(one))));
             let name = field.rsplit('/').next().unwrap_or_default();
             let where_to = match on.is_empty() {
                 true => "no node has any".to_owned(),
@@ -151,11 +171,20 @@ fn tally(by_place: &BTreeMap<&str, usize>) -> String {
 }
 
 fn hinted<'a>(slices: &[&'a Value], pointer: &str) -> BTreeMap<&'a str, usize> {
-    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-    for hint in endpoints(slices).flat_map(|endpoint| list(endpoint, pointer)) {
-        *found.entry(text(hint, "/name")).or_default() += 1;
+    by_place(endpoints(slices).flat_map(|endpoint| {
+        let hints = list(endpoint, pointer).iter();
+        hints.map(move |hint| (text(hint, "/name"), identity(endpoint)))
+    }))
+}
+
+/// How many endpoints each place has: one that is in a slice of each family counts once.
+fn by_place<'a>(endpoints: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<&'a str, usize> {
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (place, endpoint) in endpoints {
+        found.entry(place).or_default().insert(endpoint);
     }
-    found
+    let counts = found.into_iter().map(|(place, held)| (place, held.len()));
+    counts.collect()
 }
 
 /// `trafficDistribution PreferClose`

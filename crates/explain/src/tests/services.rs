@@ -226,6 +226,42 @@ fn says_what_hints_and_policies_do() {
 }
 
 #[test]
+fn an_endpoint_of_both_families_is_one() {
+    let dual = SERVICE.replace(
+        "ipFamilies: [IPv4]",
+        "ipFamilies: [IPv4, IPv6], internalTrafficPolicy: Local, trafficDistribution: PreferClose",
+    );
+    let endpoint =
+        "{addresses: [a], targetRef: {uid: a}, nodeName: n1, hints: {forZones: [{name: east}]}}";
+    let of = |family: &str, endpoints: &str| {
+        let slice =
+            slice(endpoints).replace("endpoints:", &format!("addressType: {family}\nendpoints:"));
+        slice.replace("web-x", &format!("web-{family}"))
+    };
+    let check = |v6: &str, expected: Expect| {
+        let yaml = format!("{dual}{}{}", of("IPv4", endpoint), of("IPv6", v6));
+        expected.assert_eq(&crate::explain(&super::facts(&yaml)).sees.join("\n"));
+    };
+    check(
+        endpoint,
+        expect![[r#"
+        endpointslice-controller.k8s.io publishes 1 ready endpoint in 2 slices
+        by hints, clients go to endpoints of their own zone: east has 1; where there is none, to all
+        internalTrafficPolicy is Local: clients in the cluster reach endpoints on the node where they arrive alone: n1 has 1
+        there are no pods in its namespace"#]],
+    );
+    check(
+        "",
+        expect![[r#"
+        endpointslice-controller.k8s.io publishes 1 ready endpoint in 2 slices
+        no endpoint has an IPv6 address: clients cannot reach the service over it
+        by hints, clients go to endpoints of their own zone: east has 1; where there is none, to all
+        internalTrafficPolicy is Local: clients in the cluster reach endpoints on the node where they arrive alone: n1 has 1
+        there are no pods in its namespace"#]],
+    );
+}
+
+#[test]
 fn services_without_pods_of_their_own() {
     let service = "
 kind: Service
@@ -409,6 +445,15 @@ ports: {ports}"
         told("[{port: 80}]"),
         "us publishes 1 ready endpoint in 1 slice"
     );
+    let other = "
+---
+kind: EndpointSlice
+metadata: {name: web-2, namespace: shop, labels: {kubernetes.io/service-name: web, endpointslice.kubernetes.io/managed-by: us}}
+endpoints: [{addresses: [b], targetRef: {uid: b}}, {addresses: [c], targetRef: {uid: c}, conditions: {ready: false}}]";
+    assert_eq!(
+        told(&format!("[{{port: 80}}]{other}")),
+        "us publishes 2 ready endpoints and 1 not ready in 2 slices, 2 of them without a port: those cannot be reached"
+    );
 }
 
 #[test]
@@ -432,5 +477,25 @@ lines: [{class: states, reason: NotReady, what: publishes b as not ready, hint: 
         expect![[r#"
             the only pod that it selects takes no traffic; pod/a has no TCP port named web: it has web (UDP)
             compare spec.ports[].targetPort with the names and protocols of the pods' ports"#]],
+    );
+    let in_init = |policy: &str| {
+        let container = "initContainers: [{name: init, POLICY ports: [{name: web, containerPort: 1}]}], containers: [{name: main}]";
+        let pod = pod("a", READY).replace(PORTS, &container.replace("POLICY", policy));
+        format!(
+            "{SERVICE}{pod}{}",
+            slice("{addresses: [10.0.0.1], targetRef: {uid: a}}")
+        )
+    };
+    check(
+        &in_init(""),
+        expect![[r#"
+            the only pod that it selects takes no traffic; pod/a has no TCP port named web: none of its ports has a name
+            compare spec.ports[].targetPort with the names and protocols of the pods' ports"#]],
+    );
+    check(
+        &in_init("restartPolicy: Always,"),
+        expect![[r#"
+            publishes the one pod that it selects
+        "#]],
     );
 }

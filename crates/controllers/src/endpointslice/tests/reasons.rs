@@ -64,6 +64,25 @@ fn says_it_of_each_family_and_of_hints() {
         creates 1 slice: 1 endpoint new
         gives each endpoint the hints of its node and zone"#]],
     );
+    let near = |pods: &str, how: &str, expected: Expect| {
+        let service = json!({"spec": {"trafficDistribution": how}});
+        check(case(pods).service(service).slice("s", pods), expected);
+    };
+    near(
+        "a:ready",
+        "PreferClose",
+        expect![[r#"
+        publishes 1 ready endpoint in 1 slice
+        gives no hints: no node of its pods is in a zone"#]],
+    );
+    near(
+        "a",
+        "PreferSameNode",
+        expect![[r#"
+        publishes 0 ready endpoints, and 1 not ready in 1 slice
+        publishes a as not ready: the Ready condition is not True
+        gives each endpoint the hint of its node"#]],
+    );
     let auto =
         json!({"metadata": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}});
     check(
