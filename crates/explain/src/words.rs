@@ -80,16 +80,16 @@ impl Serialize for Reason {
     }
 }
 
-/// The first sentence of a message, without what is in brackets.
+/// The first sentence of a message, without what is in brackets; `node(s)` is a word.
 pub fn first_sentence(message: &str) -> String {
     let mut kept = String::new();
-    let mut depth = 0;
+    let mut left_out = 0;
     for letter in message.chars() {
         match letter {
-            '(' => depth += 1,
-            ')' if depth > 0 => depth -= 1,
-            letter if depth == 0 => kept.push(letter),
-            _ => {}
+            '(' if left_out > 0 || kept.ends_with(' ') => left_out += 1,
+            ')' if left_out > 0 => left_out -= 1,
+            _ if left_out > 0 => {}
+            letter => kept.push(letter),
         }
     }
     let end = kept.find(". ").unwrap_or(kept.len());
@@ -124,6 +124,11 @@ mod tests {
             quoted.clone().after("it "),
             "it cannot start: no room (3 of 3). preemption: none",
             "it cannot start: no room",
+        );
+        check(
+            Reason::quoting("", "2 node(s) didn't match (of 3). more"),
+            "2 node(s) didn't match (of 3). more",
+            "2 node(s) didn't match",
         );
         check(
             quoted.and("; ", "more"),
