@@ -68,13 +68,17 @@ fn cause(run: &Run, gathered: &Gathered, noted: &Noted, workload: &Workload) -> 
     })
 }
 
-/// As much of a message as fits beside a chart.
+/// As much of a message as fits beside a chart: whole items of a list, else what comes before the details.
 fn shortened(message: &str) -> String {
     const LENGTH_MAX: usize = 60;
     let first = explain::first_sentence(message);
-    match first.char_indices().nth(LENGTH_MAX) {
-        Some((end, _)) => format!("{}...", first[..end].trim_end()),
-        None => first,
+    let Some((end, _)) = first.char_indices().nth(LENGTH_MAX) else {
+        return first;
+    };
+    let fits = &first[..end];
+    match fits.rfind(", ").or_else(|| fits.find(": ")) {
+        Some(end) => fits[..end].to_owned(),
+        None => format!("{}...", fits.trim_end()),
     }
 }
 
@@ -94,7 +98,18 @@ mod tests {
             shortened(
                 "Failed to pull image \"example.com/shop/web:2\": rpc error: code = NotFound"
             ),
-            "Failed to pull image \"example.com/shop/web:2\": rpc error: co..."
+            "Failed to pull image \"example.com/shop/web:2\""
+        );
+        assert_eq!(
+            shortened(
+                "0/9 nodes are available: 3 Insufficient cpu, 6 node(s) had untolerated taint(s)"
+            ),
+            "0/9 nodes are available: 3 Insufficient cpu"
+        );
+        let long = "word ".repeat(20);
+        assert_eq!(
+            shortened(&long),
+            "word word word word word word word word word word word word..."
         );
     }
 }
