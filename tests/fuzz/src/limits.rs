@@ -35,7 +35,7 @@ pub fn run(longest: Duration, target: impl FnOnce() -> String) -> Result<Cost, S
 }
 
 /// How long this thread has been at work.
-fn processor() -> Duration {
+pub fn processor() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().next();
     Duration::from_nanos(nanoseconds.and_then(|text| text.parse().ok()).unwrap_or(0))
