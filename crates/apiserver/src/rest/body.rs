@@ -304,8 +304,8 @@ fn parse_protobuf(body: &[u8]) -> Result<Value, Status> {
     let wrong = |why| Status::bad_request(format!("error decoding protobuf: {why}"));
     let (api_version, kind, mut value) = crate::proto::decode(body).map_err(wrong)?;
     // A message can be several levels, and JSON in it adds its own.
-    if !strict::is_shallow(&value, strict::MAX_DEPTH) {
-        return Err(wrong(strict::TOO_DEEP.to_owned()));
+    if let Some(why) = strict::excess(&value) {
+        return Err(wrong(why.to_owned()));
     }
     if let Some(map) = value.as_object_mut() {
         map.insert("apiVersion".into(), Value::from(api_version));

@@ -6,7 +6,7 @@ use super::body::{content_type, faults};
 use super::metadata::{normalize_managed_fields, text};
 use super::patch_body::{self, JSON_PATCH, MERGE_PATCH, Patch, STRATEGIC_PATCH};
 use super::prepared::Proposed;
-use super::strict::{MAX_DEPTH, Source, is_shallow};
+use super::strict::{Source, excess};
 use super::type_meta::{match_patched_type, unreadable};
 use crate::status::{Cause, Status, UNSUPPORTED_PATCH};
 use crate::storage::Stored;
@@ -178,12 +178,12 @@ impl Context {
                 }
             }
         }
-        if !is_shallow(value, MAX_DEPTH) {
-            return Err(Status::bad_request(
-                "the patched object is nested too deeply",
-            ));
+        match excess(value) {
+            Some(why) => Err(Status::bad_request(format!(
+                "the patched object cannot be taken: {why}"
+            ))),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -7,7 +7,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::map::Entry;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// UPSTREAM: no more than these are named.
@@ -21,6 +22,12 @@ pub(crate) const MAX_DEPTH: usize = 120;
 /// In the words of Go's parser, which has a limit too.
 pub(crate) const TOO_DEEP: &str = "exceeded max depth";
 
+/// How many lists and objects a body may have. The smallest has two letters, and what is made of it by its type and by
+/// defaults has hundreds of bytes, several times over. The largest definitions that are known have some ten thousand.
+pub(crate) const MAX_NODES: usize = 100_000;
+
+pub(crate) const TOO_MANY: &str = "more than 100000 lists and objects";
+
 /// A value and the paths that occurred more than once in it. Of YAML it is one sentence that names all of them.
 #[derive(Debug)]
 pub(crate) struct Read {
@@ -29,10 +36,10 @@ pub(crate) struct Read {
 }
 
 pub(crate) fn json(body: &[u8]) -> Result<Read, serde_json::Error> {
-    let duplicates = RefCell::default();
+    let (duplicates, nodes) = (RefCell::default(), Cell::new(MAX_NODES));
     // What is text as a whole need not be checked string by string.
     let mut parser = serde_json::Deserializer::from_str(text(body)?);
-    let value = Seed::top(&duplicates).deserialize(&mut parser)?;
+    let value = Seed::top(&duplicates, &nodes).deserialize(&mut parser)?;
     parser.end()?;
     Ok(Read {
         value,
@@ -77,11 +84,15 @@ pub(crate) fn sort_by_place(body: &[u8], faults: &mut [Fault]) {
     if faults.len() < 2 || faults[0].source == Source::Yaml {
         return;
     }
+    let mut wanted: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, fault) in faults.iter().enumerate() {
+        wanted.entry(&fault.path).or_default().push(index);
+    }
     let search = RefCell::new(Search {
         path: String::new(),
         fields: 0,
         places: vec![Vec::new(); faults.len()],
-        faults,
+        wanted,
     });
     let mut parser = serde_json::Deserializer::from_slice(body);
     // What cannot be read has been refused before.
@@ -111,14 +122,16 @@ struct Search<'a> {
     fields: usize,
     /// Of each fault, the first two fields with its path.
     places: Vec<Vec<usize>>,
-    faults: &'a [Fault],
+    /// Which faults have a path.
+    wanted: BTreeMap<&'a str, Vec<usize>>,
 }
 
 impl Search<'_> {
     fn meet(&mut self) {
         self.fields += 1;
-        for (fault, places) in self.faults.iter().zip(&mut self.places) {
-            if places.len() < 2 && fault.path == self.path {
+        for index in self.wanted.get(&*self.path).into_iter().flatten() {
+            let places = &mut self.places[*index];
+            if places.len() < 2 {
                 places.push(self.fields);
             }
         }
@@ -236,6 +249,22 @@ pub(crate) fn is_shallow(value: &Value, levels: usize) -> bool {
     }
 }
 
+/// Why a value that no parser has bounded is more than may be worked with.
+pub(crate) fn excess(value: &Value) -> Option<&'static str> {
+    if !is_shallow(value, MAX_DEPTH) {
+        return Some(TOO_DEEP);
+    }
+    (nodes(value) > MAX_NODES).then_some(TOO_MANY)
+}
+
+fn nodes(value: &Value) -> usize {
+    match value {
+        Value::Object(map) => 1 + map.values().map(nodes).sum::<usize>(),
+        Value::Array(list) => 1 + list.iter().map(nodes).sum::<usize>(),
+        _ => 0,
+    }
+}
+
 /// The levels of lists and objects in JSON text, without a stack that grows with them.
 pub(crate) fn depth_of(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
@@ -295,19 +324,24 @@ struct Seed<'a> {
     place: &'a Place<'a>,
     /// How many levels there may still be.
     levels: usize,
+    /// How many lists and objects there may still be.
+    nodes: &'a Cell<usize>,
     duplicates: &'a RefCell<Vec<String>>,
 }
 
 impl<'a> Seed<'a> {
-    fn top(duplicates: &'a RefCell<Vec<String>>) -> Seed<'a> {
+    fn top(duplicates: &'a RefCell<Vec<String>>, nodes: &'a Cell<usize>) -> Seed<'a> {
         Seed {
             place: &Place::Top,
             levels: MAX_DEPTH,
+            nodes,
             duplicates,
         }
     }
 
     fn level_below<E: Error>(&self) -> Result<usize, E> {
+        let left = self.nodes.get().checked_sub(1);
+        self.nodes.set(left.ok_or_else(|| E::custom(TOO_MANY))?);
         self.levels
             .checked_sub(1)
             .ok_or_else(|| E::custom(TOO_DEEP))
@@ -378,6 +412,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let seed = Seed {
                 place: &place,
                 levels,
+                nodes: self.nodes,
                 duplicates: self.duplicates,
             };
             match items.next_element_seed(seed)? {
@@ -399,6 +434,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
                 members.next_value_seed(Seed {
                     place: &place,
                     levels,
+                    nodes: self.nodes,
                     duplicates: self.duplicates,
                 })?
             };
@@ -488,6 +524,23 @@ mod tests {
             assert!(why.starts_with(TOO_DEEP), "{why}");
             assert!(yaml(nested(levels).as_bytes()).is_err());
         }
+    }
+
+    #[test]
+    fn lists_and_objects_are_counted() {
+        let many = |count: usize| format!("[{}1]", "{},".repeat(count - 1));
+        let read = json(many(MAX_NODES).as_bytes()).unwrap();
+        assert_eq!(excess(&read.value), None);
+        let why = json(many(MAX_NODES + 1).as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(why.starts_with(TOO_MANY), "{why}");
+        assert!(yaml(many(MAX_NODES + 1).as_bytes()).is_err());
+        let value: Value = serde_json::from_str(&many(MAX_NODES + 1)).unwrap();
+        assert_eq!(excess(&value), Some(TOO_MANY));
+        // Numbers and texts are small.
+        let plain = format!("[{}1]", "0,".repeat(2 * MAX_NODES));
+        assert!(json(plain.as_bytes()).is_ok());
     }
 
     #[test]

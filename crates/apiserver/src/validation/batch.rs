@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::place::{Errors, Place};
 use super::{pod, selectors};
+use crate::fields::{by_name, list};
 
 /// How many pods of an Indexed Job may run at once: its status lists the indexes.
 const INDEXED_PARALLELISM_MAX: i64 = 100_000;
@@ -127,8 +128,11 @@ pub(super) fn job_spec(errors: &mut Errors, spec: &Place<'_>) {
     }
     let failure = spec.field("podFailurePolicy");
     let rules = failure.field("rules");
+    let template = &spec.value["template"]["spec"];
+    let containers = ["containers", "initContainers"].map(|path| by_name(list(template, path)));
+    let has_container = |name: &str| containers.iter().any(|list| list.contains_key(name));
     for rule in rules.items() {
-        failure_rule(errors, &rule, spec);
+        failure_rule(errors, &rule, spec, &has_container);
     }
     errors.one_of_if_set(
         &spec.field("podReplacementPolicy"),
@@ -168,7 +172,12 @@ fn completion_mode(errors: &mut Errors, spec: &Place<'_>) {
     }
 }
 
-fn failure_rule(errors: &mut Errors, rule: &Place<'_>, spec: &Place<'_>) {
+fn failure_rule(
+    errors: &mut Errors,
+    rule: &Place<'_>,
+    spec: &Place<'_>,
+    has_container: &dyn Fn(&str) -> bool,
+) {
     let action = rule.field("action");
     match action.text() {
         "" => errors.required(
@@ -183,7 +192,7 @@ fn failure_rule(errors: &mut Errors, rule: &Place<'_>, spec: &Place<'_>) {
     }
     let (codes, conditions) = (rule.field("onExitCodes"), rule.field("onPodConditions"));
     if codes.is_set() {
-        exit_codes(errors, &codes, spec);
+        exit_codes(errors, &codes, has_container);
     }
     for condition in conditions.items() {
         errors.syntax(&condition.field("type"), syntax::validate_qualified_name);
@@ -196,32 +205,19 @@ fn failure_rule(errors: &mut Errors, rule: &Place<'_>, spec: &Place<'_>) {
             false => "specifying one of OnExitCodes and OnPodConditions is required",
         };
         // UPSTREAM: the sentence takes the place of the value.
-        errors.0.push(crate::status::Cause::new(
-            rule.path(),
-            "FieldValueInvalid",
-            format!("Invalid value: {detail}"),
-        ));
+        errors.invalid_without_value(rule, detail);
     }
 }
 
-fn exit_codes(errors: &mut Errors, codes: &Place<'_>, spec: &Place<'_>) {
+fn exit_codes(errors: &mut Errors, codes: &Place<'_>, has_container: &dyn Fn(&str) -> bool) {
     let operator = codes.field("operator");
     errors.one_of(&operator, &["In", "NotIn"]);
     let name = codes.field("containerName");
-    if name.is_set() {
-        let template = &spec.value["template"]["spec"];
-        let containers = ["containers", "initContainers"]
-            .into_iter()
-            .flat_map(|list| template[list].as_array().into_iter().flatten());
-        if !containers
-            .into_iter()
-            .any(|container| container["name"] == name.text())
-        {
-            errors.invalid(
-                &name,
-                "must be one of the container or initContainer names in the pod template",
-            );
-        }
+    if name.is_set() && !has_container(name.text()) {
+        errors.invalid(
+            &name,
+            "must be one of the container or initContainer names in the pod template",
+        );
     }
     let values = codes.field("values");
     if values.is_empty() {

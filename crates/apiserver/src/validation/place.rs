@@ -132,12 +132,22 @@ impl<'a> Place<'a> {
     }
 }
 
+/// No more than these: an object of rubbish must not make an answer, or take memory, of many times its size.
+const MAX_CAUSES: usize = 1_000;
+
 /// What is wrong with an object. The words are upstream's: people search for them.
 #[derive(Default)]
 pub(super) struct Errors(pub(super) Vec<Cause>);
 
 impl Errors {
+    fn is_full(&self) -> bool {
+        self.0.len() >= MAX_CAUSES
+    }
+
     pub(super) fn required(&mut self, place: &Place<'_>, detail: &str) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "FieldValueRequired",
@@ -146,6 +156,9 @@ impl Errors {
     }
 
     pub(super) fn invalid(&mut self, place: &Place<'_>, detail: &str) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "FieldValueInvalid",
@@ -155,6 +168,9 @@ impl Errors {
 
     /// For faults of a whole list, whose contents would say nothing.
     pub(super) fn invalid_without_value(&mut self, place: &Place<'_>, detail: &str) {
+        if self.is_full() {
+            return;
+        }
         self.0.push(Cause::new(
             place.path(),
             "FieldValueInvalid",
@@ -163,6 +179,9 @@ impl Errors {
     }
 
     pub(super) fn not_supported(&mut self, place: &Place<'_>, supported: &[&str]) {
+        if self.is_full() {
+            return;
+        }
         let supported: Vec<_> = supported
             .iter()
             .map(|value| format!("\"{value}\""))
@@ -182,6 +201,9 @@ impl Errors {
     }
 
     pub(super) fn duplicate_because(&mut self, place: &Place<'_>, detail: &str) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "FieldValueDuplicate",
@@ -190,6 +212,9 @@ impl Errors {
     }
 
     pub(super) fn duplicate(&mut self, place: &Place<'_>) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "FieldValueDuplicate",
@@ -198,6 +223,9 @@ impl Errors {
     }
 
     pub(super) fn forbidden(&mut self, place: &Place<'_>, detail: &str) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "FieldValueForbidden",
@@ -206,6 +234,9 @@ impl Errors {
     }
 
     pub(super) fn not_found(&mut self, place: &Place<'_>) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "FieldValueNotFound",
@@ -214,6 +245,9 @@ impl Errors {
     }
 
     pub(super) fn too_long(&mut self, place: &Place<'_>, most: usize) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "FieldValueTooLong",
@@ -223,6 +257,9 @@ impl Errors {
 
     /// Nothing that the user wrote is to blame.
     pub(super) fn internal(&mut self, place: &Place<'_>, detail: &str) {
+        if self.is_full() {
+            return;
+        }
         self.push(
             place,
             "InternalError",
@@ -236,6 +273,9 @@ impl Errors {
 
     /// Each fault that a syntax check finds.
     pub(super) fn too_many(&mut self, place: &Place<'_>, most: usize) {
+        if self.is_full() {
+            return;
+        }
         let message = format!("Too many: {}: must have at most {most} items", place.len());
         self.push(place, "FieldValueTooMany", message);
     }
@@ -247,6 +287,9 @@ impl Errors {
         } else {
             place.value
         };
+        if self.is_full() {
+            return;
+        }
         for fault in check(place.text()) {
             self.invalid(&place.showing(shown), &fault);
         }
@@ -320,6 +363,9 @@ impl Errors {
 
     /// A field that cannot change and did, of a kind that messages show in a form of its own.
     pub(super) fn changed(&mut self, place: &Place<'_>, shown: &str) {
+        if self.is_full() {
+            return;
+        }
         let message = format!("Invalid value: {shown}: field is immutable");
         self.push(place, "FieldValueInvalid", message);
     }

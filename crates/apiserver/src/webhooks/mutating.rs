@@ -12,7 +12,7 @@ use crate::rest::Context;
 use crate::rest::body::parse_error;
 use crate::rest::go_json::mismatch;
 use crate::rest::metadata::{metadata_mut, normalize_managed_fields};
-use crate::rest::strict::{MAX_DEPTH, is_shallow};
+use crate::rest::strict::excess;
 use crate::semantics;
 use crate::status::Status;
 use serde_json::Value;
@@ -245,9 +245,9 @@ impl Context {
         let mut value = shown.clone();
         patch::check_depth(&value, changes).map_err(|status| internal(status.message))?;
         patch::json(&mut value, changes).map_err(|status| internal(status.message))?;
-        if !value.is_object() || !is_shallow(&value, MAX_DEPTH) {
+        if !value.is_object() || excess(&value).is_some() {
             return Err(internal(
-                "the patched object is no object, or is nested too deeply".to_owned(),
+                "the patched object is no object, or is nested too deeply or too large".to_owned(),
             ));
         }
         for member in ["apiVersion", "kind"] {
