@@ -2,6 +2,7 @@
 //! in a decoded Go struct; keys with dots are no path and are reached through the map itself.
 
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 static NULL: Value = Value::Null;
 
@@ -37,6 +38,16 @@ pub(crate) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
         .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default()
+}
+
+/// The items of a list by their names, of which the first one counts: a list that is searched for each item of another is
+/// searched for ever when both are long.
+pub(crate) fn by_name(items: &[Value]) -> BTreeMap<&str, &Value> {
+    let mut named = BTreeMap::new();
+    for item in items {
+        named.entry(text(item, "name")).or_insert(item);
+    }
+    named
 }
 
 /// The entries of a map in the order of their keys.

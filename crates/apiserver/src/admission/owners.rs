@@ -1,5 +1,7 @@
 //! OwnerReferencesPermissionEnforcement: nobody makes garbage collection do what he may not do himself.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{Context, Operation, Request};
@@ -36,10 +38,11 @@ pub(super) fn check(
             return Err(request.forbidden(&why));
         }
     }
-    let was_blocking = |owner: &Value| {
-        let mut held = before.iter();
-        held.any(|held| held["uid"] == owner["uid"] && flag(held, "blockOwnerDeletion"))
-    };
+    let blocked = before
+        .iter()
+        .filter(|held| flag(held, "blockOwnerDeletion"));
+    let blocked: BTreeSet<&str> = blocked.map(|held| text(held, "uid")).collect();
+    let was_blocking = |owner: &Value| blocked.contains(text(owner, "uid"));
     let blocking: Vec<&Value> = owners
         .iter()
         .filter(|owner| flag(owner, "blockOwnerDeletion") && !was_blocking(owner))

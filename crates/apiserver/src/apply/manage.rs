@@ -190,7 +190,7 @@ pub(crate) fn apply(
         fields.remove_tree(path);
     }
     // UPSTREAM: nobody is said to own a name, but whoever applies it keeps the metadata that it is in.
-    let mut owned = fields.clone();
+    let owned = fields.clone();
     strip(&mut fields);
     let mut merged = live.cloned().unwrap_or_else(|| nothing.clone());
     merge::merge(place, &mut merged, config);
@@ -204,7 +204,7 @@ pub(crate) fn apply(
         }
         (Some(previous), _) => {
             let others = entries.iter().map(|entry| entry.fields.set());
-            others.for_each(|fields| owned.union(fields));
+            let owned = FieldSet::union_of(others.chain([&owned]));
             merge::prune(place, &mut merged, previous.fields.set(), &owned);
         }
     }
@@ -480,27 +480,20 @@ fn write(value: &mut Value, mut entries: Vec<Entry>) {
     }
 }
 
+/// Appliers come first.
 fn merge_ancient(entries: &mut Vec<Entry>) {
-    let updates = |entries: &[Entry]| {
-        entries
-            .iter()
-            .filter(|entry| entry.manager.operation == Operation::Update)
-            .count()
-    };
-    while updates(entries) > MAX_UPDATE_MANAGERS {
-        let Some(first) = entries
-            .iter()
-            .position(|entry| entry.manager.operation == Operation::Update)
-        else {
-            return;
-        };
-        let oldest = entries.remove(first);
-        let Some(bucket) = entries.get_mut(first) else {
-            return;
-        };
-        bucket.fields.set_mut().union(oldest.fields.set());
-        bucket.manager.name = ANCIENT.to_owned();
+    let is_update = |entry: &Entry| entry.manager.operation == Operation::Update;
+    let first = entries.iter().position(is_update).unwrap_or(entries.len());
+    let many = (entries.len() - first).saturating_sub(MAX_UPDATE_MANAGERS);
+    if many == 0 {
+        return;
     }
+    let ancient = entries[first..=first + many].iter();
+    let fields = FieldSet::union_of(ancient.map(|entry| entry.fields.set()));
+    entries.drain(first..first + many);
+    let bucket = &mut entries[first];
+    *bucket.fields.set_mut() = fields;
+    bucket.manager.name = ANCIENT.to_owned();
 }
 
 fn entry_value(entry: Entry) -> Value {

@@ -108,6 +108,33 @@ impl FieldSet {
         self.children = all;
     }
 
+    /// All that is in any of the sets. One after the other, thousands of them would be searched and moved for each.
+    pub(super) fn union_of<'a>(sets: impl IntoIterator<Item = &'a FieldSet>) -> FieldSet {
+        let children = sets.into_iter().flat_map(|set| &set.children);
+        FieldSet::united(children.collect())
+    }
+
+    fn united(mut children: Vec<&(String, Node)>) -> FieldSet {
+        children.sort_by(|(one, _), (two, _)| one.cmp(two));
+        let same = children.chunk_by(|(one, _), (two, _)| one == two);
+        let united = same.map(|nodes| {
+            let node = match nodes {
+                [(_, node)] => node.clone(),
+                _ => Node {
+                    member: nodes.iter().any(|(_, node)| node.member),
+                    below: {
+                        let below = nodes.iter().flat_map(|(_, node)| &node.below.children);
+                        FieldSet::united(below.collect())
+                    },
+                },
+            };
+            (nodes[0].0.clone(), node)
+        });
+        FieldSet {
+            children: united.collect(),
+        }
+    }
+
     pub(super) fn intersection(&self, other: &FieldSet) -> FieldSet {
         self.combine(other, |mine, theirs| mine && theirs)
     }
@@ -278,6 +305,8 @@ mod tests {
         for (element, node) in &other.children {
             by_one.put(element.clone(), node.clone());
         }
+        assert_eq!(FieldSet::union_of([&large, &other]), by_one);
+        assert_eq!(FieldSet::union_of([]), FieldSet::default());
         large.union(&other);
         assert_eq!(large, by_one);
         assert!(large.children.is_sorted_by(|one, two| one.0 < two.0));

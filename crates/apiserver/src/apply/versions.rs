@@ -113,10 +113,8 @@ pub(super) fn prune(
     versions: &mut Versions<'_>,
 ) -> Result<Value, Status> {
     let at = |version: &str| {
-        let mut fields = FieldSet::default();
         let same = managed.iter().filter(|held| held.version == version);
-        same.for_each(|held| fields.union(&held.fields));
-        fields
+        FieldSet::union_of(same.map(|held| &held.fields))
     };
     let Some(first) = versions(merged, &before.version)? else {
         return Ok(merged.clone());

@@ -284,7 +284,8 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<(), Status> 
     let Some(keys) = keys.as_array() else {
         return Err(Status::bad_request("$retainKeys must be a list of keys"));
     };
-    let listed = |key: &str| keys.iter().any(|candidate| candidate.as_str() == Some(key));
+    let keys: BTreeSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let listed = |key: &str| keys.contains(key);
     if let Some(stray) = patch
         .keys()
         .find(|key| !key.starts_with('$') && !patch[*key].is_null() && !listed(key))
@@ -472,6 +473,11 @@ mod tests {
         let count = |path: &str| target.pointer(path).unwrap().as_array().unwrap().len();
         assert_eq!(count("/spec/containers"), COUNT - 1);
         assert_eq!(count("/metadata/finalizers"), COUNT);
+        let members: Object = names.iter().map(|name| (name.clone(), json!(""))).collect();
+        let mut target = json!({"data": members});
+        let patch = json!({"data": {"$retainKeys": names[1..], "n7": "x"}});
+        apply(&mut target, patch, schema::type_for("", "v1", "ConfigMap")).unwrap();
+        assert_eq!(target["data"].as_object().unwrap().len(), COUNT - 1);
     }
 
     #[test]

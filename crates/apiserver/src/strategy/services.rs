@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fields::{at, copy, integer, list, list_mut, remove, set, text};
+use crate::fields::{at, by_name, copy, integer, list, list_mut, remove, set, text};
 
 pub(crate) fn prepare_update(new: &mut Value, old: &Value) {
     drop_what_the_type_no_longer_uses(new, old);
@@ -102,14 +102,11 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if needs_node_port(old) && needs_node_port(new) {
-        let mut used: Vec<i64> = node_ports(new)
-            .into_iter()
-            .filter(|port| node_ports(old).contains(port))
-            .collect();
+        let (held, mut used) = (node_ports(old), node_ports(new));
+        used.retain(|port| held.contains(port));
+        let named = by_name(list(old, "spec.ports"));
         for port in list_mut(new, "spec.ports").into_iter().flatten() {
-            let before = list(old, "spec.ports")
-                .iter()
-                .find(|before| text(before, "name") == text(port, "name"));
+            let before = named.get(text(port, "name"));
             let number = before
                 .and_then(|before| integer(before, "nodePort"))
                 .unwrap_or_default();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::age;
-use crate::fields::{at, flag, integer, list, text};
+use crate::fields::{at, by_name, flag, integer, list, text};
 
 pub(super) fn named(name: &str) -> Option<fn(&Value, i64) -> Value> {
     Some(match name {
@@ -97,13 +97,11 @@ fn summarize_init_containers(
     summary: &mut Summary,
     of_sidecars: &mut Summary,
 ) -> bool {
-    let specs = list(pod, "spec.initContainers");
+    let specs = by_name(list(pod, "spec.initContainers"));
     for (index, container) in list(pod, "status.initContainerStatuses").iter().enumerate() {
         summary.count_restarts(container);
-        let spec = specs
-            .iter()
-            .find(|spec| text(spec, "name") == text(container, "name"));
-        let sidecar = spec.is_some_and(is_sidecar);
+        let spec = specs.get(text(container, "name"));
+        let sidecar = spec.is_some_and(|spec| is_sidecar(spec));
         if sidecar {
             of_sidecars.count_restarts(container);
         }

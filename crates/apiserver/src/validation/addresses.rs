@@ -1,11 +1,10 @@
 //! Addresses and ranges of addresses. Upstream: `k8s.io/apimachinery/pkg/util/validation`, `ip.go`.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::{Cidr, ip};
 use serde_json::Value;
-
-use super::place::Place;
 
 const IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
@@ -40,10 +39,10 @@ pub(crate) fn is_mapped(text: &str, address: &IpAddr) -> bool {
     address.is_ipv4() && text.contains(':')
 }
 
-/// Whether a list had this address before: what was taken under older rules may stay.
-pub(super) fn is_kept(old: &Value, address: &Place<'_>) -> bool {
-    let mut old = old.as_array().into_iter().flatten();
-    old.any(|old| old == address.value)
+/// The addresses that a list had before: what was taken under older rules may stay.
+pub(super) fn kept(old: &Value) -> BTreeSet<&str> {
+    let old = old.as_array().into_iter().flatten();
+    old.filter_map(Value::as_str).collect()
 }
 
 pub(super) fn cidr(text: &str) -> Vec<String> {

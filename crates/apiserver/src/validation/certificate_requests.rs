@@ -1,6 +1,8 @@
 //! CertificateSigningRequests once they were made: what was decided about one stays decided, and what was issued stays as
 //! it is. What was asked for cannot change, so it is not looked at again.
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use keys::pem::blocks;
@@ -59,9 +61,9 @@ fn check_conditions(errors: &mut Errors, conditions: &Place<'_>, old: &Value) {
     kinds.sort_unstable();
     let was_repeated = kinds.windows(2).any(|two| two[0] == two[1]);
 
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for condition in conditions.items() {
-        let kind = condition.field("type");
+        let (kind, name) = (condition.field("type"), text(condition.value, "type"));
         if !was_nameless {
             errors.need(&kind);
         }
@@ -72,15 +74,15 @@ fn check_conditions(errors: &mut Errors, conditions: &Place<'_>, old: &Value) {
             _ if is_only_true => errors.one_of(&status, &["True"]),
             _ => errors.one_of(&status, &["False", "True", "Unknown"]),
         }
-        let is_other = |one: &String| one != kind.text() && DECISIONS.contains(&one.as_str());
-        if !was_both && DECISIONS.contains(&kind.text()) && seen.iter().any(is_other) {
+        let mut others = DECISIONS.into_iter().filter(|other| *other != name);
+        let contradicts = others.any(|other| seen.contains(other));
+        if !was_both && DECISIONS.contains(&name) && contradicts {
             let detail = "Approved and Denied conditions are mutually exclusive";
             errors.invalid(&conditions.showing(kind.value), detail);
         }
-        if !was_repeated && seen.iter().any(|one| one == kind.text()) {
+        if !seen.insert(name) && !was_repeated {
             errors.duplicate(&kind);
         }
-        seen.push(kind.text().to_owned());
     }
 }
 

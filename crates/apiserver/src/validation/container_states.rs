@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::place::{Errors, Place};
-use crate::fields::{at, integer, list, text};
+use crate::fields::{at, by_name, integer, list, text};
 
 /// The statuses of containers, and where in the spec those containers are that may restart.
 const LISTS: [(&str, &str); 2] = [
@@ -18,11 +18,10 @@ const LISTS: [(&str, &str); 2] = [
 pub(super) fn update(errors: &mut Errors, new: &Value, old: &Value) {
     if !could_restart_all(old) {
         for (statuses, containers) in LISTS {
+            let containers = by_name(list(old, containers));
             transitions(errors, new, old, statuses, |name, exit_code| {
-                let mut containers = list(old, containers).iter();
-                containers
-                    .find(|container| text(container, "name") == name)
-                    .is_some_and(|container| restarts(container, old, exit_code))
+                let container = containers.get(name);
+                container.is_some_and(|container| restarts(container, old, exit_code))
             });
         }
     }
@@ -39,14 +38,12 @@ fn transitions(
     let root = Place::root(old);
     let status = root.field("status");
     let ended = |status: &Value| !at(status, "state.terminated").is_null();
+    let now = by_name(list(at(new, "status"), statuses));
     // UPSTREAM: the place is that in the old list.
     for before in status.field(statuses).items() {
         let name = text(before.value, "name");
-        let mut now = list(at(new, "status"), statuses).iter();
-        let comes_back = ended(before.value)
-            && now
-                .find(|now| text(now, "name") == name)
-                .is_some_and(|now| !ended(now));
+        let comes_back =
+            ended(before.value) && now.get(name).copied().is_some_and(|now| !ended(now));
         let exit_code = integer(before.value, "state.terminated.exitCode").unwrap_or_default();
         if comes_back && !may_restart(name, exit_code) {
             let why = "may not be transitioned to non-terminated state";

@@ -1,5 +1,7 @@
 //! Names, labels, annotations, owners and finalizers: what all kinds have in common.
 
+use std::collections::BTreeSet;
+
 use api::syntax;
 use serde_json::Value;
 
@@ -117,7 +119,7 @@ pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
     // Nobody can be given a reason to wait once the object is going.
     if before["deletionTimestamp"].is_string() {
         let finalizers = metadata.field("finalizers");
-        let old: Vec<_> = before["finalizers"]
+        let old: BTreeSet<_> = before["finalizers"]
             .as_array()
             .into_iter()
             .flatten()

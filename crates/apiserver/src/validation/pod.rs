@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::addresses::ip_address;
 use super::place::{Errors, Place};
 use super::{container_states, containers, metadata, pod_os, resources, scheduling, volumes};
+use crate::fields::{by_name, text};
 
 /// The largest user or group id.
 const ID_MAX: i64 = i32::MAX as i64;
@@ -404,16 +405,18 @@ pub(super) fn update(errors: &mut Errors, root: &Place<'_>, old: &Value) {
 
 fn check_added(errors: &mut Errors, tolerations: &Place<'_>, old: &Value) {
     scheduling::tolerations(errors, tolerations);
-    let kept = |old: &Value| {
-        tolerations.items().any(|new| {
-            let same = ["key", "operator", "value", "effect"]
-                .iter()
-                .all(|name| new.value[name] == old[name]);
-            same && (new.value["tolerationSeconds"] == old["tolerationSeconds"]
-                || old["effect"] == "NoExecute")
-        })
+    // By what may not change of each.
+    let fixed = |toleration: &Value| {
+        let seconds = match toleration["effect"] == "NoExecute" {
+            true => &Value::Null,
+            false => &toleration["tolerationSeconds"],
+        };
+        let parts = ["key", "operator", "value", "effect"].map(|name| &toleration[name]);
+        json!([parts, seconds]).to_string()
     };
-    if !old.as_array().into_iter().flatten().all(kept) {
+    let now: BTreeSet<String> = tolerations.items().map(|item| fixed(item.value)).collect();
+    let mut before = old.as_array().into_iter().flatten();
+    if !before.all(|old| now.contains(&fixed(old))) {
         errors.forbidden(
             tolerations,
             "existing toleration can not be modified except its tolerationSeconds",
@@ -422,8 +425,10 @@ fn check_added(errors: &mut Errors, tolerations: &Place<'_>, old: &Value) {
 }
 
 fn check_gates(errors: &mut Errors, gates: &Place<'_>, old: &Value) {
+    let old = old.as_array().into_iter().flatten();
+    let old: BTreeSet<String> = old.map(Value::to_string).collect();
     for gate in gates.items() {
-        if !old.as_array().is_some_and(|old| old.contains(gate.value)) {
+        if !old.contains(&gate.value.to_string()) {
             let name = gate.field("name");
             let detail = format!(
                 "only deletion is allowed, but found new scheduling gate '{}'",
@@ -517,13 +522,11 @@ fn resized(errors: &mut Errors, spec: &Place<'_>, old: &Value) {
 
 /// A container that was added for debugging stays as it was.
 fn kept_ephemeral_containers(errors: &mut Errors, containers: &Place<'_>, old: &Value) {
+    let now = containers.value.as_array().map(Vec::as_slice);
+    let now = by_name(now.unwrap_or_default());
     for before in old.as_array().into_iter().flatten() {
-        let name = before["name"].as_str().unwrap_or_default();
-        let now = containers
-            .items()
-            .find(|container| container.field("name").text() == name)
-            .map(|container| container.value);
-        match now {
+        let name = text(before, "name");
+        match now.get(name).copied() {
             None => errors.forbidden(
                 containers,
                 &format!("existing ephemeral containers {name:?} may not be removed"),

@@ -1,6 +1,6 @@
 //! Affinity, tolerations and topology spread: where a pod may run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::syntax;
 
@@ -119,6 +119,7 @@ pub(super) fn spread_constraints(errors: &mut Errors, constraints: &Place<'_>) {
         (text("topologyKey"), text("whenUnsatisfiable"))
     };
     let pairs: Vec<_> = constraints.items().map(|item| pair(&item)).collect();
+    let last: BTreeMap<_, _> = pairs.iter().zip(0..).collect();
     for (index, constraint) in constraints.items().enumerate() {
         let skew = constraint.field("maxSkew");
         if skew.integer().unwrap_or_default() <= 0 {
@@ -131,7 +132,7 @@ pub(super) fn spread_constraints(errors: &mut Errors, constraints: &Place<'_>) {
         let when = constraint.field("whenUnsatisfiable");
         errors.one_of(&when, &["DoNotSchedule", "ScheduleAnyway"]);
         // UPSTREAM: of two that are the same, the first is the duplicate.
-        if pairs[index + 1..].contains(&pairs[index]) {
+        if last[&pairs[index]] > index {
             let pair = format!("{{{}, {}}}", key.text(), when.text()).into();
             errors.duplicate(
                 &constraint

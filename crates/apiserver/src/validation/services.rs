@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use api::syntax;
 use serde_json::{Value, json};
 
-use super::addresses::{canonical_ip_address, cidr, ip_address, is_kept};
+use super::addresses::{canonical_ip_address, cidr, ip_address, kept};
 use super::metadata::labels;
 use super::place::{Errors, Place, port_name};
 use crate::fields::text;
@@ -153,8 +153,9 @@ fn addresses(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>, old: &Valu
         let why = "may specify no more than one IP for each IP family";
         errors.invalid(&plural, why);
     }
+    let held = kept(&old["clusterIPs"]);
     for address in plural.items() {
-        if address.text() != "None" && !is_kept(&old["clusterIPs"], &address) {
+        if address.text() != "None" && !held.contains(address.text()) {
             errors.syntax(&address, ip_address);
         }
     }
@@ -168,8 +169,9 @@ fn addresses(errors: &mut Errors, root: &Place<'_>, spec: &Place<'_>, old: &Valu
         errors.invalid(&plural, "first value must match `clusterIP`");
     }
     let external = spec.field("externalIPs");
+    let held = kept(&old["externalIPs"]);
     for address in external.items() {
-        if is_kept(&old["externalIPs"], &address) || ip_address(address.text()).is_empty() {
+        if held.contains(address.text()) || ip_address(address.text()).is_empty() {
             not_special(errors, &address);
         } else {
             errors.syntax(&address, ip_address);

@@ -8,6 +8,7 @@ use crate::kinds::Registry;
 use crate::{defaults, schema, strategy};
 
 mod addresses;
+mod long_lists;
 
 fn prepared(sent: &Value) -> (std::sync::Arc<Kind>, Value) {
     let registry = Registry::default();

@@ -1,11 +1,14 @@
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers.
 
+use std::collections::BTreeSet;
+
 use api::syntax;
 use serde_json::{Value, json};
 
 use super::metadata::labels;
 use super::place::{Errors, Place};
 use super::{pod, selectors};
+use crate::fields::text;
 use crate::kinds::Kind;
 
 /// Validates one of the workload kinds by its name.
@@ -246,9 +249,13 @@ fn with_claim_volumes(spec: &Value) -> Value {
     }
     let own = spec["template"]["spec"]["volumes"].take();
     let own = own.as_array().cloned().unwrap_or_default();
+    let taken: BTreeSet<&str> = names
+        .iter()
+        .map(|name| name.as_str().unwrap_or_default())
+        .collect();
     let kept = own
         .into_iter()
-        .filter(|volume| !names.contains(&volume["name"]));
+        .filter(|volume| !taken.contains(text(volume, "name")));
     let claims = names
         .iter()
         .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));

@@ -243,3 +243,45 @@ fn a_list_item_that_is_no_longer_applied_goes_as_a_whole() {
         "{less}"
     );
 }
+
+/// One after the other, each of them would be merged into all those before.
+#[test]
+fn the_fields_of_thousands_of_managers_are_merged_at_once() {
+    const COUNT: usize = 30_000;
+    let entry = |number: usize, operation: &str| {
+        json!({"manager": format!("m{number:05}"), "operation": operation, "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {format!("f:k{number:05}"): {}}}})
+    };
+    let object = applied(None, config(1, "i"), "me", false).unwrap();
+    let mut new = object.clone();
+    new["metadata"]["managedFields"] = (0..COUNT).map(|number| entry(number, "Update")).collect();
+    let updater = manager("kubectl", Operation::Update);
+    update(kind(), &mut new, Some(&object), &updater, &[]);
+    let entries = new["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(entries.len(), MAX_UPDATE_MANAGERS);
+    let ancient = fields(&new, ANCIENT);
+    let count = COUNT - MAX_UPDATE_MANAGERS + 1;
+    assert_eq!(ancient["f:spec"].as_object().unwrap().len(), count);
+    // Of what thousands apply, one's own is looked for among all of it.
+    let mut entries: Vec<Value> = (0..COUNT).map(|number| entry(number, "Apply")).collect();
+    entries.extend(
+        object["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
+            .clone(),
+    );
+    let mut live = object;
+    live["metadata"]["managedFields"] = Value::Array(entries);
+    let less = applied(
+        Some(&live),
+        json!({"metadata": {"name": "web"}}),
+        "me",
+        false,
+    )
+    .unwrap();
+    assert_eq!(less["spec"].get("replicas"), None);
+    assert_eq!(
+        less["metadata"]["managedFields"].as_array().unwrap().len(),
+        COUNT
+    );
+}
