@@ -2,7 +2,7 @@
 
 use crate::status::Status;
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, patch_unsafe};
+use json_patch::{AddOperation, CopyOperation, PatchOperation, RemoveOperation, patch_unsafe};
 use serde::Deserialize;
 use serde_json::Value;
 use std::io;
@@ -13,6 +13,17 @@ pub(crate) const MAX_OPERATIONS: usize = 10_000;
 /// UPSTREAM: how many bytes of JSON copies may add up to, which is what a request may have
 /// (`AccumulatedCopySizeLimit`): a few operations that copy the document into itself would double it each time.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
+
+/// How many items of lists may be moved up or down to make room or to fill it: some thousands of operations at the
+/// front of a list of a megabyte would move all of it each time. 10,000 operations in a list of 10,000 items stay below.
+const MAX_SHIFTED_ITEMS: usize = 100_000_000;
+
+/// What the operations of a patch have cost so far.
+#[derive(Default)]
+struct Spent {
+    copied_bytes: usize,
+    shifted_items: usize,
+}
 
 /// What was there before is lost if it fails.
 pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
@@ -30,9 +41,9 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), Status> {
 /// Carries out operations in their order; the error is the place of the one that does not apply. What was there before
 /// is lost then.
 pub(crate) fn operate_all(target: &mut Value, operations: &[Value]) -> Result<(), usize> {
-    let mut copied = 0;
+    let mut spent = Spent::default();
     for (index, operation) in operations.iter().enumerate() {
-        operate(target, operation, &mut copied).ok_or(index)?;
+        operate(target, operation, &mut spent).ok_or(index)?;
     }
     Ok(())
 }
@@ -46,7 +57,7 @@ fn unprocessable() -> Status {
     )
 }
 
-fn operate(target: &mut Value, operation: &Value, copied: &mut usize) -> Option<()> {
+fn operate(target: &mut Value, operation: &Value, spent: &mut Spent) -> Option<()> {
     // UPSTREAM: what is not there equals null.
     if operation["op"] == "test" && operation["value"].is_null() {
         let path = PointerBuf::deserialize(&operation["path"]).ok()?;
@@ -79,8 +90,8 @@ fn operate(target: &mut Value, operation: &Value, copied: &mut usize) -> Option<
             operation = PatchOperation::Add(AddOperation { path, value });
         }
         PatchOperation::Copy(copy) => {
-            *copied += size(target.pointer(copy.from.as_str())?)?;
-            if *copied > MAX_COPIED_BYTES {
+            spent.copied_bytes += size(target.pointer(copy.from.as_str())?)?;
+            if spent.copied_bytes > MAX_COPIED_BYTES {
                 return None;
             }
         }
@@ -93,7 +104,29 @@ fn operate(target: &mut Value, operation: &Value, copied: &mut usize) -> Option<
         }
         _ => {}
     }
+    spent.shifted_items += match &operation {
+        PatchOperation::Add(AddOperation { path, .. })
+        | PatchOperation::Remove(RemoveOperation { path })
+        | PatchOperation::Copy(CopyOperation { path, .. }) => items_after(target, path),
+        PatchOperation::Move(operation) => {
+            items_after(target, &operation.from) + items_after(target, &operation.path)
+        }
+        PatchOperation::Replace(_) | PatchOperation::Test(_) => 0,
+    };
+    if spent.shifted_items > MAX_SHIFTED_ITEMS {
+        return None;
+    }
     patch_unsafe(target, &[operation]).ok()
+}
+
+/// How many items of a list come after a place in it, if it is one.
+fn items_after(target: &Value, place: &PointerBuf) -> usize {
+    let Some((list, index)) = place.split_back() else {
+        return 0;
+    };
+    let items = target.pointer(list.as_str()).and_then(Value::as_array);
+    let index = index.encoded().parse().unwrap_or(usize::MAX);
+    items.map_or(0, |items| items.len().saturating_sub(index))
 }
 
 /// How long it is as JSON.
@@ -147,6 +180,28 @@ mod tests {
             json!([{"op": "copy", "from": "/l", "path": "/a/c"}]),
             json!({"a": {"x/y": 1, "c": [1, 2]}, "l": [1, 2]}),
         );
+    }
+
+    /// What is moved for each of them would take half a minute.
+    #[test]
+    fn operations_at_the_front_of_a_long_list_are_bounded() {
+        let patched = |operation: Value, items: usize| {
+            let mut target = json!({"l": vec![0; items], "m": []});
+            apply(&mut target, &Value::from(vec![operation; 10_000])).is_ok()
+        };
+        for operation in [
+            json!({"op": "add", "path": "/l/0", "value": 1}),
+            json!({"op": "remove", "path": "/l/0"}),
+            json!({"op": "move", "from": "/l/0", "path": "/l/400000"}),
+            json!({"op": "copy", "from": "/m", "path": "/l/0"}),
+        ] {
+            assert!(!patched(operation, 1_000_000));
+        }
+        assert!(patched(
+            json!({"op": "add", "path": "/l/-", "value": 1}),
+            1_000_000
+        ));
+        assert!(patched(json!({"op": "remove", "path": "/l/0"}), 10_000));
     }
 
     #[test]
