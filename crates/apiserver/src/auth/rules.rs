@@ -131,6 +131,21 @@ impl Rule {
         all(&self.groups, &part.groups) && resources && names
     }
 
+    /// What it takes to say whether this rule covers another, in words compared.
+    pub(crate) fn effort(&self, part: &Rule) -> usize {
+        // Parts are made for it.
+        const LEAST: usize = 64;
+        let pairs = [
+            (&self.verbs, &part.verbs),
+            (&self.groups, &part.groups),
+            (&self.resources, &part.resources),
+            (&self.names, &part.names),
+            (&self.urls, &part.urls),
+        ];
+        let pairs = pairs.map(|(mine, theirs)| mine.len().saturating_mul(theirs.len()));
+        pairs.into_iter().fold(LEAST, usize::saturating_add)
+    }
+
     /// As upstream prints it in messages.
     pub(crate) fn text(&self) -> String {
         let list = |items: &[String]| {

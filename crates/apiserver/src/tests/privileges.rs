@@ -275,6 +275,42 @@ async fn a_rule_of_many_words_is_refused_without_being_written_out() {
     forbidden(answer, NOT_HELD);
 }
 
+/// Each of a hundred million combinations is held, by one rule or the other; and ten thousand names are searched for among
+/// as many, over and over.
+#[tokio::test(start_paused = true)]
+async fn rules_that_take_hours_to_compare_are_refused() {
+    let server = Server::new();
+    let words = |prefix: &str, count: usize| {
+        (0..count)
+            .map(|n| format!("{prefix}{n}"))
+            .collect::<Value>()
+    };
+    let all_of = |group: &str| rule(&["*"], group, &["*"]);
+    let mut named = rule(&["get"], "", &["configmaps"]);
+    named["resourceNames"] = words("n", 12_000);
+    let held = json!([
+        writes_rbac(),
+        all_of("a.example.com"),
+        all_of("b.example.com"),
+        named
+    ]);
+    server.allow_everywhere("joe", held).await;
+    let joe = server.caller("joe");
+    let roles = format!("{RBAC}/clusterroles");
+    let combined = json!({
+        "verbs": words("v", 10_000), "apiGroups": ["a.example.com", "b.example.com"], "resources": words("r", 10_000),
+    });
+    named["resourceNames"].as_array_mut().unwrap().reverse();
+    for rules in [json!([combined]), json!(vec![named.clone(); 4])] {
+        let role = json!({"metadata": {"name": "many"}, "rules": rules});
+        forbidden(joe.post(&roles, role).await, "too many words");
+    }
+    let few = json!({"metadata": {"name": "few"}, "rules": [{
+        "verbs": words("v", 100), "apiGroups": ["a.example.com", "b.example.com"], "resources": words("r", 100),
+    }]});
+    assert_eq!(joe.post(&roles, few).await.0, 201);
+}
+
 #[tokio::test(start_paused = true)]
 async fn names_that_are_not_ascii_are_impersonated() {
     let server = Server::new();
