@@ -2,6 +2,7 @@
 
 mod check;
 mod embedded;
+mod enumeration;
 mod faults;
 pub(crate) mod formats;
 mod lists;
@@ -151,8 +152,38 @@ pub(crate) fn prune_nulls(schema: &Value, value: &mut Value) {
     }
 }
 
+/// What defaults may add to an object, in memory: ten times what may be stored. An object that needs more is too large
+/// without the rest as well.
+const MAX_DEFAULTS_BYTES: usize = 16 * 1024 * 1024;
+
 /// Fills in defaults, also for null where null is not allowed.
 pub(crate) fn default(schema: &Value, value: &mut Value) {
+    let mut room = MAX_DEFAULTS_BYTES;
+    fill(schema, value, &mut room);
+}
+
+/// A default, while there is room for it: a few letters of an object can ask for a large one each.
+fn taken(default: &Value, room: &mut usize) -> Option<Value> {
+    fn size(value: &Value) -> usize {
+        let below = match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(size).sum(),
+            Value::Object(members) => members
+                .iter()
+                .map(|(name, one)| name.len() + size(one))
+                .sum(),
+            _ => 0,
+        };
+        below + size_of::<Value>()
+    }
+    if default.is_null() {
+        return None;
+    }
+    *room = room.saturating_sub(size(default));
+    (*room > 0).then(|| default.clone())
+}
+
+fn fill(schema: &Value, value: &mut Value, room: &mut usize) {
     let is_missing = |value: &Value, schema: &Value| value.is_null() && schema["nullable"] != true;
     match value {
         Value::Object(members) => {
@@ -161,18 +192,20 @@ pub(crate) fn default(schema: &Value, value: &mut Value) {
                 let missing = members
                     .get(name)
                     .is_none_or(|value| is_missing(value, below));
-                if !default.is_null() && missing {
-                    members.insert(name.clone(), default.clone());
+                if missing && let Some(default) = taken(default, room) {
+                    members.insert(name.clone(), default);
                 }
             }
             for (name, inner) in members.iter_mut() {
                 let Some(below) = member(schema, name) else {
                     continue;
                 };
-                if is_missing(inner, below) && !below["default"].is_null() {
-                    *inner = below["default"].clone();
+                if is_missing(inner, below)
+                    && let Some(default) = taken(&below["default"], room)
+                {
+                    *inner = default;
                 }
-                self::default(below, inner);
+                fill(below, inner, room);
             }
         }
         Value::Array(items) => {
@@ -180,10 +213,12 @@ pub(crate) fn default(schema: &Value, value: &mut Value) {
                 return;
             };
             for item in items {
-                if is_missing(item, below) && !below["default"].is_null() {
-                    *item = below["default"].clone();
+                if is_missing(item, below)
+                    && let Some(default) = taken(&below["default"], room)
+                {
+                    *item = default;
                 }
-                self::default(below, item);
+                fill(below, item, room);
             }
         }
         _ => {}

@@ -36,11 +36,23 @@ pub(super) fn columns(custom: &CustomVersion) -> Vec<Column> {
     columns
 }
 
+/// What the cells of one object may have in all: columns can be thousands, and each of them the whole object.
+const MAX_ROW_BYTES: usize = 64 * 1024;
+
 pub(super) fn cells(custom: &CustomVersion, object: &Value, now: i64) -> Vec<Value> {
     let mut cells = vec![at(object, "metadata.name").clone()];
+    let mut room = MAX_ROW_BYTES;
     for column in &custom.columns {
-        let found = find(object, text(column, "jsonPath"));
-        cells.push(cell(text(column, "type"), &found, now));
+        let found = match room {
+            0 => Vec::new(),
+            _ => find(object, text(column, "jsonPath")),
+        };
+        let mut cell = cell(text(column, "type"), &found, now);
+        if let Value::String(text) = &mut cell {
+            text.truncate(text.floor_char_boundary(room));
+            room -= text.len();
+        }
+        cells.push(cell);
     }
     if custom.columns.is_empty() {
         cells.push(age::since(at(object, "metadata.creationTimestamp"), now).into());

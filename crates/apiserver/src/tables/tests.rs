@@ -138,3 +138,17 @@ fn custom_columns_follow_json_paths() {
         ]
     );
 }
+
+#[test]
+fn a_row_of_a_thousand_columns_is_not_a_thousand_objects() {
+    let object = json!({"metadata": {"name": "x"}, "spec": {"text": "\u{e9}".repeat(100_000)}});
+    let column = |number: usize| json!({"name": format!("c{number}"), "type": "string", "jsonPath": ".spec"});
+    let custom = CustomVersion {
+        columns: (0..1000).map(column).collect(),
+        ..CustomVersion::default()
+    };
+    let cells = custom::cells(&custom, &object, 0);
+    assert_eq!(cells.len(), 1001);
+    let length: usize = cells.iter().filter_map(Value::as_str).map(str::len).sum();
+    assert!((60_000..70_000).contains(&length), "{length}");
+}

@@ -1,12 +1,14 @@
 //! Validation of custom objects against their schema. Mirrors `kube-openapi/pkg/validation/validate`: the order of
 //! checks, which of them go on after a failure, and the words.
 
+use super::enumeration::{Enumeration, LONG_ENUMERATION, equals};
 use super::faults::{Faults, go_float, shown};
 use super::{formats, join, member};
 use crate::crd::schema::Ready;
 use crate::status::Cause;
 use api::syntax::go_quote;
 use serde_json::{Map, Value};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 /// What is wrong with a value by a part of a ready schema: the object's whole schema, or that of its status. What
@@ -22,12 +24,20 @@ pub(crate) fn validate(
         structure: Some(schema),
         old,
     };
-    let checker = Checker { ready };
+    let checker = Checker {
+        ready,
+        enumerations: RefCell::default(),
+        listed: Cell::new(0),
+    };
     checker.ratcheted(schema, value, &place).into_causes()
 }
 
 struct Checker<'a> {
     ready: &'a Ready,
+    /// Those that are long, by where they are.
+    enumerations: RefCell<BTreeMap<*const Value, Enumeration>>,
+    /// How many faults name all the values that there might have been.
+    listed: Cell<usize>,
 }
 
 /// Where a value is, and what was there before.
@@ -39,6 +49,9 @@ struct Place<'a> {
     structure: Option<&'a Value>,
     old: Option<&'a Value>,
 }
+
+/// So many faults name all supported values: they are not said a second time for each item of a long list.
+const MAX_LISTED: usize = 16;
 
 impl Checker<'_> {
     /// Checks a value that may have been there before.
@@ -76,7 +89,7 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        check_enum(schema, value, path, &mut faults);
+        self.check_enum(schema, value, path, &mut faults);
         faults.matches += 1;
         if let Value::Object(members) = value {
             self.check_object(schema, members, place, &mut faults);
@@ -93,7 +106,30 @@ impl Checker<'_> {
             faults.matches += 1;
         }
         // UPSTREAM: null is no value of any enumeration, whether or not it is allowed.
-        check_enum(schema, &Value::Null, path, faults);
+        self.check_enum(schema, &Value::Null, path, faults);
+    }
+
+    fn check_enum(&self, schema: &Value, value: &Value, path: &str, faults: &mut Faults) {
+        let Some(values) = schema["enum"].as_array().filter(|list| !list.is_empty()) else {
+            return;
+        };
+        let is_one_of_them = match values.len() > LONG_ENUMERATION {
+            true => {
+                let mut known = self.enumerations.borrow_mut();
+                let all = known.entry(values.as_ptr());
+                all.or_insert_with(|| Enumeration::of(values)).has(value)
+            }
+            false => values.iter().any(|allowed| equals(allowed, value)),
+        };
+        if !is_one_of_them {
+            let listed = self.listed.get();
+            self.listed.set(listed + 1);
+            let shown = match listed < MAX_LISTED {
+                true => values.as_slice(),
+                false => &values[..values.len().min(LONG_ENUMERATION)],
+            };
+            faults.unsupported(path, value, shown);
+        }
     }
 
     /// The first of these that fails is the one that is spoken of; the format is apart.
@@ -390,28 +426,6 @@ fn integer(schema: &Value, name: &str) -> Option<i64> {
     number
         .as_i64()
         .or(number.as_f64().map(|float| float as i64))
-}
-
-fn check_enum(schema: &Value, value: &Value, path: &str, faults: &mut Faults) {
-    let Some(values) = schema["enum"].as_array().filter(|list| !list.is_empty()) else {
-        return;
-    };
-    // UPSTREAM: the value is converted to the type of what it is compared with.
-    let equals = |allowed: &Value| match (allowed, value) {
-        (Value::Null, _) => false,
-        (Value::Number(allowed), Value::Number(value)) => {
-            match (allowed.as_i64(), value.as_i64(), value.as_f64()) {
-                (Some(allowed), Some(value), _) => allowed == value,
-                (Some(allowed), None, Some(value)) => allowed == value as i64,
-                (None, _, Some(value)) => allowed.as_f64() == Some(value),
-                _ => false,
-            }
-        }
-        _ => allowed == value,
-    };
-    if !values.iter().any(equals) {
-        faults.unsupported(path, value, values);
-    }
 }
 
 fn check_number(schema: &Value, types: &Types<'_>, value: &Value, path: &str, faults: &mut Faults) {

@@ -219,3 +219,41 @@ fn what_was_wrong_and_is_unchanged_is_let_through() {
     );
     assert_eq!(validate(&ready, &ready.value, &new, None).len(), 3);
 }
+
+#[test]
+fn defaults_are_bounded_in_all() {
+    let large = "x".repeat(1 << 20);
+    let schema = json!({"properties": {"list": {"items": {"type": "string", "default": large}}}});
+    let mut value = json!({"list": vec![Value::Null; 1000]});
+    default(&schema, &mut value);
+    let filled = value["list"].as_array().unwrap().iter();
+    assert_eq!(filled.filter(|item| item.is_string()).count(), 15);
+}
+
+/// Each value of a long list is looked up in a long enumeration, and few faults name all of it.
+#[test]
+fn long_enumerations_are_searched_and_said_once() {
+    const COUNT: usize = 200_000;
+    let names: Vec<String> = (0..COUNT).map(|number| format!("value{number}")).collect();
+    let numbers: Vec<i64> = (0..COUNT as i64).collect();
+    let schema = json!({"type": "object", "properties": {
+        "names": {"type": "array", "items": {"type": "string", "enum": names}},
+        "numbers": {"type": "array", "items": {"type": "number", "enum": numbers}},
+    }});
+    let ready = Ready::new(schema);
+    let check = |object: Value| validate(&ready, &ready.value, &object, None);
+    let reversed: Vec<&String> = names.iter().rev().collect();
+    assert!(check(json!({"names": reversed, "numbers": numbers})).is_empty());
+    for (object, words) in [
+        (json!({"numbers": [-3]}), "Unsupported value: -3"),
+        (json!({"names": ["value"]}), "Unsupported value: \"value\""),
+    ] {
+        let causes = check(object);
+        let said = &causes[0].message;
+        assert!(said.starts_with(words), "{}", &said[..100]);
+    }
+    let causes = check(json!({"names": vec!["other"; COUNT]}));
+    assert_eq!(causes.len(), 1000);
+    let length: usize = causes.iter().map(|cause| cause.message.len()).sum();
+    assert!(length < 100 << 20, "{length}");
+}
