@@ -10,13 +10,15 @@ use crate::status::Status;
 use crate::tls::{Peer, RELOAD_PERIOD, Tls, Trust};
 use bytes::Bytes;
 use connections::{
-    Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, InFlight, Room, Seat, Unread,
-    discard,
+    Answers, Bodies, CLOSE_TIMEOUT, Connections, HANDSHAKE_TIMEOUT, Held, InFlight, Room, Seat,
+    Unread, discard,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::{CONNECTION, DATE, EXPECT, HeaderValue, UPGRADE};
 use http::{Method, Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -49,6 +51,14 @@ const MAX_CONNECTIONS: usize = 8192;
 
 /// What all request bodies may have in memory: 40 of the largest.
 const MAX_BODIES: usize = 128 * 1024 * 1024;
+
+/// What all answers may have in memory that wait for their clients to read them; those of one user half of it.
+const MAX_ANSWERS: usize = 512 * 1024 * 1024;
+
+const UNREAD: &str = "too many answers wait for their clients, please try again later";
+
+/// Nothing worth counting: it goes out at once, or waits in what the connection buffers.
+const SMALL_ANSWER: u64 = 16 * 1024;
 
 /// Requests with such a body may take long: they are answered apart, so that nobody else waits for their thread, and
 /// few at a time.
@@ -107,6 +117,7 @@ impl Upgrade {
 struct Port {
     server: ApiServer,
     bodies: Bodies,
+    answers: Answers,
     long: Arc<Semaphore>,
     executor: Spawner,
     stopping: watch::Receiver<bool>,
@@ -153,6 +164,7 @@ pub async fn serve(
     let port = Port {
         server,
         bodies: Bodies::new(MAX_BODIES),
+        answers: Answers::new(MAX_ANSWERS),
         long: Arc::new(Semaphore::new(LONG_AT_ONCE)),
         executor: spawner.clone(),
         stopping,
@@ -238,16 +250,14 @@ async fn connection(
             let in_flight = seat.begin();
             let date = port.server.now().to_http_date();
             let line = Line::begin(&request, address);
-            let (mut response, room) = port.answer(request, &peer, &seat).await;
+            let mut response = port.answer(request, &peer, &seat).await;
             line.end(response.status().as_u16());
             // Whoever asks how old something is must count from here: time may pass faster than on the wall.
             if let Ok(date) = HeaderValue::try_from(date) {
                 response.headers_mut().insert(DATE, date);
             }
             // Infallible, because every failure is an answer.
-            Ok::<_, std::convert::Infallible>(
-                response.map(|body| Held::new(body, (in_flight, room))),
-            )
+            Ok::<_, std::convert::Infallible>(response.map(|body| Held::new(body, in_flight)))
         }
         .boxed()
     });
@@ -268,13 +278,7 @@ async fn connection(
 }
 
 impl Port {
-    /// The answer, and the room that its request's body takes.
-    async fn answer(
-        &self,
-        request: Request<Incoming>,
-        peer: &Peer,
-        seat: &Seat,
-    ) -> (Response<Body>, Room) {
+    async fn answer(&self, request: Request<Incoming>, peer: &Peer, seat: &Seat) -> Response<Body> {
         let (mut parts, mut body) = request.into_parts();
         if parts.headers.contains_key(UPGRADE) {
             let held = Arc::new((seat.clone(), seat.begin()));
@@ -284,7 +288,7 @@ impl Port {
             });
         }
         if seat.is_spare() && !connections::is_health(parts.uri.path()) {
-            return (too_many_connections(), Room::default());
+            return too_many_connections();
         }
         let now = self.server.now().unix();
         let admitted = self
@@ -297,7 +301,7 @@ impl Port {
                 if !parts.headers.contains_key(EXPECT) {
                     discard(body).await;
                 }
-                return (response::status(&status), Room::default());
+                return response::status(&status);
             }
         };
         if !identity.is_anonymous() {
@@ -305,6 +309,10 @@ impl Port {
         }
         // UPSTREAM: nobody looks at the body of a read.
         let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+        if !is_read && !self.answers.has_room(&identity.user) {
+            discard(body).await;
+            return response::status(&too_many(UNREAD));
+        }
         let read = match is_read {
             true => Ok((Bytes::new(), Room::default())),
             false => self.bodies.read(&mut body, MAX_BODY).await,
@@ -313,20 +321,39 @@ impl Port {
             Ok((body, room)) => {
                 let is_long = body.len() >= LONG_BODY;
                 let request = Request::from_parts(parts, body);
-                let answer = self.server.handle(request, identity);
-                (self.run(answer, is_long).await, room)
+                let answer = self.server.handle(request, identity.clone());
+                let answer = self.run(answer, is_long).await;
+                // Its body is done with, however long the client takes to read the answer.
+                drop(room);
+                self.kept(answer, &identity.user, is_read)
             }
             Err(unread) => {
                 if unread == Unread::TooLarge {
                     discard(body).await;
                 }
-                (response::status(&refusal(&unread)), Room::default())
+                response::status(&refusal(&unread))
             }
         }
     }
 }
 
 impl Port {
+    /// The answer, counted for as long as it waits for its client.
+    fn kept(&self, answer: Response<Body>, user: &str, is_read: bool) -> Response<Body> {
+        if (answer.body().size_hint().exact()).is_some_and(|bytes| bytes <= SMALL_ANSWER) {
+            return answer;
+        }
+        let (head, body) = answer.into_parts();
+        let kept = match is_read {
+            true => self.answers.keep(user, body),
+            false => self.answers.keep_done(user, body),
+        };
+        match kept {
+            Ok(body) => Response::from_parts(head, body.boxed_unsync()),
+            Err(_) => response::status(&too_many(UNREAD)),
+        }
+    }
+
     async fn run<T>(&self, answer: impl Future<Output = T>, is_long: bool) -> T {
         // On one thread there is nowhere else to be.
         let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;

@@ -5,6 +5,7 @@
 //! Whatever a client does before and beside its requests is bounded here, so that a probe is answered while others
 //! hold as many connections as they get.
 
+mod answers;
 mod bodies;
 pub mod certificate;
 mod in_flight;
@@ -13,6 +14,7 @@ mod peer;
 pub mod request_header;
 mod seats;
 
+pub use answers::{Answers, BoxError, NoRoom, Waiting};
 pub use bodies::{Bodies, Room, Unread, discard};
 pub use in_flight::{Held, InFlight};
 pub use limits::Limits;

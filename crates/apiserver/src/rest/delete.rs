@@ -4,7 +4,9 @@ mod options;
 
 pub(crate) use options::DeleteOptions;
 
+use super::list::is_long;
 use super::metadata::{finalizers, is_deleting, metadata_mut, text};
+use super::negotiate::Shape;
 use super::{Context, body, response, type_meta};
 use crate::admission::Operation;
 use crate::kinds::Kind;
@@ -80,7 +82,10 @@ impl Context {
         }
         self.wait_durable(last).await?;
         let objects = self.requested_all(objects).await?;
-        Ok(response::json(200, self.whole_list(&objects, &metadata)))
+        Ok(match is_long(&objects) {
+            true => self.streamed(Shape::Object, objects, &metadata),
+            false => response::json(200, self.whole_list(&objects, &metadata)),
+        })
     }
 
     async fn delete_key(

@@ -2,18 +2,32 @@
 
 use super::negotiate::{self, Shape};
 use super::query::Query;
+use super::watch::CHUNK_BYTES;
 use super::{Context, read};
 use crate::selector::Selector;
 use crate::status::{Cause, Status};
 use crate::storage::{Page, Stored, Unreadable};
-use crate::{Body, convert};
+use crate::{Body, BoxError, convert};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use futures_util::stream;
 use http::Response;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// Longer lists are put together as they are read.
+const STREAMED_BYTES: usize = 4 * 1024 * 1024;
+
+/// What lists may have that have to be put together as a whole.
+const MAX_DOCUMENT_BYTES: usize = 256 * 1024 * 1024;
+
+const LIST_END: &[u8] = b"]}";
 
 impl Context {
     pub(super) async fn list(&mut self) -> Result<Response<Body>, Status> {
@@ -21,7 +35,7 @@ impl Context {
         let selector = self.selector()?;
         if self.conversion().is_none() {
             let (page, metadata) = self.page(&selector)?;
-            return self.listed(shape, &page.items, metadata);
+            return self.answered(shape, page.items, metadata);
         }
         // Fields are those of the version asked for, which the webhook knows: a page has those that match of as many as
         // were asked for.
@@ -31,7 +45,62 @@ impl Context {
         if let Some(metadata) = metadata.as_object_mut().filter(|_| !selector.is_empty()) {
             metadata.remove("remainingItemCount");
         }
-        self.listed(shape, &items, metadata)
+        self.answered(shape, items, metadata)
+    }
+
+    /// Small lists in one piece, large ones bit by bit: the objects are kept in less memory than their text takes.
+    fn answered(
+        &mut self,
+        shape: Shape,
+        items: Vec<Arc<Stored>>,
+        metadata: Value,
+    ) -> Result<Response<Body>, Status> {
+        if !is_long(&items) {
+            return self.listed(shape, &items, metadata);
+        }
+        if shape == Shape::Table || negotiate::wants_yaml(&self.headers) {
+            if bytes_of(&items) <= MAX_DOCUMENT_BYTES {
+                return self.listed(shape, &items, metadata);
+            }
+            let why =
+                "the list is too large for this format; ask for parts of it by the parameter limit";
+            return Err(Status::new(413, "RequestEntityTooLarge", why));
+        }
+        Ok(self.streamed(shape, items, &metadata))
+    }
+
+    pub(super) fn streamed(
+        &mut self,
+        shape: Shape,
+        items: Vec<Arc<Stored>>,
+        metadata: &Value,
+    ) -> Response<Body> {
+        let mut context = self.for_stream();
+        context.headers.clone_from(&self.headers);
+        let head = context.list_head(shape, metadata);
+        let items = items.into_iter().enumerate();
+        let frames = stream::unfold(Some((context, head, items)), move |state| async move {
+            let (context, mut chunk, mut items) = state?;
+            let mut is_whole = false;
+            while chunk.len() < CHUNK_BYTES && !is_whole {
+                match items.next() {
+                    Some((index, item)) => context.put_item(shape, &mut chunk, index, &item),
+                    None => is_whole = true,
+                }
+            }
+            let rest = match is_whole {
+                true => {
+                    chunk.extend_from_slice(LIST_END);
+                    None
+                }
+                false => Some((context, Vec::new(), items)),
+            };
+            Some((Ok::<_, BoxError>(Frame::data(Bytes::from(chunk))), rest))
+        });
+        let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
     }
 
     /// A list in the shape that the client accepts.
@@ -42,8 +111,7 @@ impl Context {
         metadata: Value,
     ) -> Result<Response<Body>, Status> {
         let document = match shape {
-            Shape::Object => self.whole_list(items, &metadata),
-            Shape::Metadata => self.metadata_list(items, &metadata),
+            Shape::Object | Shape::Metadata => self.list_in(shape, items, &metadata),
             Shape::Table => {
                 self.check_include()?;
                 let mut table = self.table(items.iter().map(|item| &**item), true);
@@ -52,23 +120,6 @@ impl Context {
             }
         };
         self.encoded(200, document)
-    }
-
-    /// Each as it is when it is read alone, to the byte: clients compare managed fields as text.
-    fn metadata_list(&self, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
-        let version = self.meta_version();
-        let mut out = format!(
-            r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{version}","metadata":{metadata},"items":["#
-        )
-        .into_bytes();
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend(self.metadata_of(item));
-        }
-        out.extend(b"]}");
-        out
     }
 
     pub(crate) fn selector(&self) -> Result<Selector, Status> {
@@ -158,33 +209,60 @@ impl Context {
 
     /// The list's JSON, put together from the stored objects' bytes.
     pub(crate) fn whole_list(&self, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
-        let size: usize = items.iter().map(|item| item.body_len() + 64).sum();
-        let mut out = Vec::with_capacity(size + 256);
-        let head = format!(
-            "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
-            self.kind.kind,
-            self.kind.api_version()
-        );
-        out.extend_from_slice(head.as_bytes());
-        let typed = self.kind.custom().is_some();
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            if typed {
-                out.extend_from_slice(&read::whole(&self.kind, item));
-            } else if convert::differs(&self.kind) {
-                let mut value: Value = serde_json::from_slice(&item.body()).unwrap_or_default();
-                convert::from_storage(&self.kind, &mut value);
-                out.extend_from_slice(value.to_string().as_bytes());
-            } else {
-                // UPSTREAM: items of typed lists do not repeat their kind.
-                out.extend_from_slice(&item.body());
-            }
+        self.list_in(Shape::Object, items, metadata)
+    }
+
+    fn list_in(&self, shape: Shape, items: &[Arc<Stored>], metadata: &Value) -> Vec<u8> {
+        let mut out = self.list_head(shape, metadata);
+        if shape == Shape::Object {
+            out.reserve(items.iter().map(|item| item.body_len() + 64).sum());
         }
-        out.extend_from_slice(b"]}");
+        for (index, item) in items.iter().enumerate() {
+            self.put_item(shape, &mut out, index, item);
+        }
+        out.extend_from_slice(LIST_END);
         out
     }
+
+    /// A list up to its first item.
+    fn list_head(&self, shape: Shape, metadata: &Value) -> Vec<u8> {
+        let (kind, version) = match shape {
+            Shape::Metadata => ("PartialObjectMetadata", self.meta_version()),
+            _ => (&*self.kind.kind, self.kind.api_version()),
+        };
+        let head = format!(
+            r#"{{"kind":"{kind}List","apiVersion":"{version}","metadata":{metadata},"items":["#
+        );
+        head.into_bytes()
+    }
+
+    fn put_item(&self, shape: Shape, out: &mut Vec<u8>, index: usize, item: &Stored) {
+        if index > 0 {
+            out.push(b',');
+        }
+        if shape == Shape::Metadata {
+            // Each as it is when it is read alone, to the byte: clients compare managed fields as text.
+            out.extend(self.metadata_of(item));
+        } else if self.kind.custom().is_some() {
+            out.extend_from_slice(&read::whole(&self.kind, item));
+        } else if convert::differs(&self.kind) {
+            let mut value: Value = serde_json::from_slice(&item.body()).unwrap_or_default();
+            convert::from_storage(&self.kind, &mut value);
+            out.extend_from_slice(value.to_string().as_bytes());
+        } else {
+            // UPSTREAM: items of typed lists do not repeat their kind.
+            out.extend_from_slice(&item.body());
+        }
+    }
+}
+
+/// Whether a list is better put together as it is read.
+pub(super) fn is_long(items: &[Arc<Stored>]) -> bool {
+    bytes_of(items) > STREAMED_BYTES
+}
+
+fn bytes_of(items: &[Arc<Stored>]) -> usize {
+    items.iter().map(|item| item.body_len()).sum()
 }
 
 /// A resourceVersion parameter; empty is `None`.

@@ -14,6 +14,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
+
 impl Context {
     pub(super) async fn get(&mut self) -> Result<Response<Body>, Status> {
         let object = self.find()?;
@@ -155,13 +157,19 @@ impl Context {
     ) -> Value {
         let include = self.info.query.get("includeObject");
         let now = self.shared.now();
-        let mut values: Vec<Value> = objects.map(|object| self.shown(object)).collect();
-        if self.kind.is("flowcontrol.apiserver.k8s.io", "FlowSchema") {
-            // UPSTREAM: the only table that is sorted, by what decides which of them applies.
-            values.sort_by_key(|value| value["spec"]["matchingPrecedence"].as_i64());
-        }
+        // One after the other: a row is far smaller than its object.
+        let values = objects.map(|object| self.shown(object));
+        let values: Box<dyn Iterator<Item = Value> + '_> =
+            match self.kind.is(FLOW_CONTROL, "FlowSchema") {
+                true => {
+                    let mut values: Vec<Value> = values.collect();
+                    // UPSTREAM: the only table that is sorted, by what decides which of them applies.
+                    values.sort_by_key(|value| value["spec"]["matchingPrecedence"].as_i64());
+                    Box::new(values.into_iter())
+                }
+                false => Box::new(values),
+            };
         let rows: Vec<Value> = values
-            .into_iter()
             .map(|value| {
                 let cells = crate::semantics::cells(&self.kind, &value, &now);
                 let mut row = json!({"cells": cells});

@@ -37,6 +37,9 @@ const MIN_TIMEOUT_SECONDS: u64 = 1800;
 /// How many initial objects go into one chunk.
 const INITIAL_CHUNK: usize = 256;
 
+/// A chunk of so many bytes is long enough, however few objects are in it: it waits in memory for its client.
+pub(super) const CHUNK_BYTES: usize = 256 * 1024;
+
 struct Watcher {
     context: Arc<Context>,
     selector: Selector,
@@ -129,7 +132,7 @@ impl Context {
     }
 
     /// What the stream needs of the request.
-    fn for_stream(&mut self) -> Context {
+    pub(super) fn for_stream(&mut self) -> Context {
         let asked = RequestInfo {
             verb: self.info.verb,
             ..RequestInfo::default()
@@ -300,11 +303,13 @@ impl Watcher {
 
     fn initial_chunk(&mut self) -> Bytes {
         let mut chunk = BytesMut::new();
-        for object in self
-            .initial
-            .drain(..self.initial.len().min(INITIAL_CHUNK))
-            .collect::<Vec<_>>()
-        {
+        for _ in 0..INITIAL_CHUNK {
+            if chunk.len() >= CHUNK_BYTES {
+                break;
+            }
+            let Some(object) = self.initial.pop_front() else {
+                break;
+            };
             let shown = self.encode(&object);
             put_line(&mut chunk, "ADDED", &[&shown]);
         }
@@ -332,10 +337,21 @@ impl Watcher {
                     return Some(line("ERROR", &[status.as_bytes()]));
                 }
                 Tail::Events(events, complete) => {
+                    let (mut reached, mut size, mut lines) = (complete, 0, Vec::new());
                     // A watch from the future waits: what happens before it is not shown.
-                    self.revision = self.revision.max(complete);
-                    let new = events.iter().filter(|event| event.revision > before);
-                    let mut lines = new.filter_map(|event| self.line_of(event));
+                    for event in events.iter().filter(|event| event.revision > before) {
+                        let Some(line) = self.line_of(event) else {
+                            continue;
+                        };
+                        size += line.len();
+                        lines.push(line);
+                        if size >= CHUNK_BYTES {
+                            reached = event.revision;
+                            break;
+                        }
+                    }
+                    self.revision = before.max(reached);
+                    let mut lines = lines.into_iter();
                     if let Some(first) = lines.next() {
                         return Some(joined(first, lines));
                     }

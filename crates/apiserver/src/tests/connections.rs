@@ -4,6 +4,9 @@ use super::*;
 use crate::auth::{Identity, StaticToken};
 use crate::pki::{Pki, Validity};
 use crate::serve::{Limits, Spawner, serve};
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::net::SocketAddr;
@@ -123,6 +126,38 @@ async fn the_body_of_someone_who_may_not_send_it_is_not_waited_for() {
     let head = head.replace("3000000", "30000000");
     let (line, _) = port.ask(&format!("{head}{BEARER}\r\n{{")).await;
     assert_eq!(line, "HTTP/1.1 413 Payload Too Large", "without reading it");
+}
+
+/// Over a connection whose client lets nothing of an answer come but its head.
+#[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a client of HTTP/2 has a task of its own"
+)]
+async fn answers_that_nobody_reads_take_no_room_of_bodies() {
+    let port = port(MANY).await;
+    let stream = TokioIo::new(port.connect("h2").await);
+    let mut client = http2::Builder::new(TokioExecutor::new());
+    let connecting = client
+        .initial_stream_window_size(Some(0))
+        .handshake::<_, Full<Bytes>>(stream);
+    let (mut sender, connection) = connecting.await.unwrap();
+    let connection = tokio::spawn(connection);
+    let text = "x".repeat(1_000_000);
+    let mut unread = Vec::new();
+    // More than all bodies may have.
+    for number in 0..130 {
+        let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"text": text}});
+        let request = Request::post(format!("https://localhost{CONFIG_MAPS}"))
+            .header("authorization", "Bearer let-me-in")
+            .header("content-type", "application/json")
+            .body(Full::from(map.to_string()));
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 201, "{number}");
+        unread.push(answer);
+    }
+    drop(unread);
+    connection.abort();
 }
 
 #[tokio::test]
