@@ -135,7 +135,7 @@ impl Pki {
         let last = FILES[FILES.len() - 1].0;
         if !dir.join(last).exists() {
             let mut pki = Pki::generate(names, validity)?;
-            std::fs::create_dir_all(dir).map_err(file(dir.to_owned()))?;
+            crate::private_file::create_dir(dir).map_err(file(dir.to_owned()))?;
             for (name, text) in FILES {
                 let path = dir.join(name);
                 crate::private_file::write(&path, text(&mut pki).as_bytes()).map_err(file(path))?;

@@ -5,10 +5,11 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const OWNER_ONLY: u32 = 0o600;
+const OWNER_ONLY_FOLDER: u32 = 0o700;
 
 /// Writes a file, all of it or nothing, in place of what was there.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -20,6 +21,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     replace(&partial, path)
+}
+
+/// Makes a folder that only its owner can enter. One that is there stays as it is.
+pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(OWNER_ONLY_FOLDER).create(path)
 }
 
 /// A new file to write to. What a process left that was killed is removed first, not written into.
@@ -92,6 +99,17 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "theirs");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "secret");
         assert!(!path.is_symlink());
+    }
+
+    #[test]
+    fn folders_that_are_made_are_their_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("a/b");
+        create_dir(&made).unwrap();
+        for folder in [dir.path().join("a"), made] {
+            let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
     }
 
     #[test]

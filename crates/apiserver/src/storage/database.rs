@@ -106,7 +106,7 @@ impl Drop for Lock {
 
 /// Makes sure that the folder is there and that nobody else uses it.
 pub(super) fn claim(dir: &Path) -> Result<Lock, String> {
-    std::fs::create_dir_all(dir).map_err(|error| error.to_string())?;
+    crate::private_file::create_dir(dir).map_err(|error| error.to_string())?;
     let lock = File::open(dir).map_err(|error| error.to_string())?;
     match lock.try_lock() {
         Ok(()) => Ok(Lock(lock)),
