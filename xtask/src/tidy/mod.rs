@@ -4,6 +4,7 @@ mod arrows;
 mod from_upstream;
 mod glossary;
 mod sources;
+mod workflows;
 
 use anyhow::{Result, bail};
 
@@ -14,6 +15,7 @@ pub(crate) fn run(_: &[String]) -> Result<()> {
     arrows::check(&mut findings)?;
     sources::check(&mut findings)?;
     from_upstream::check(&mut findings)?;
+    workflows::check(&mut findings)?;
     check_that_commands_are_documented(&mut findings);
     if findings.is_empty() {
         println!("tidy");
