@@ -22,6 +22,7 @@ mod foreign;
 mod full_disk;
 mod gates;
 mod hostile;
+mod long_answers;
 mod mutations;
 mod nodes;
 mod openid;
