@@ -322,7 +322,7 @@ where
 
     fn size_hint(&self) -> SizeHint {
         // It is asked before the first frame.
-        self.size_hint.clone()
+        self.size_hint
     }
 }
 
