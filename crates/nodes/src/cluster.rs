@@ -110,6 +110,7 @@ impl Cluster {
                 clients.clone(),
                 self.clock.clone(),
                 kubelet_events[0].clone(),
+                &self.config,
                 volumes.clone(),
                 &informers,
             ),

@@ -29,6 +29,8 @@ pub struct Config {
     pub allocates_devices: bool,
     /// Where the addresses of load balancers and ingresses come from; none where something else gives them.
     pub load_balancers: Option<Ranges>,
+    /// Where nodes that somebody else creates get their pods' addresses from; none where somebody else gives them.
+    pub pod_range: Option<Cidr>,
     /// What pods are said to use that say nothing themselves, on whatever node.
     pub usage: Vec<NodeUsage>,
 }
@@ -55,7 +57,7 @@ const DEFAULT_NODES: usize = 3;
 /// Pods' addresses: room for 8192 nodes of 512 addresses, away from the usual service ranges.
 const POD_CIDR: &str = "10.64.0.0/10";
 /// 512 addresses a node, for its 500 pods.
-const NODE_HOST_BITS: u8 = 9;
+pub(crate) const NODE_HOST_BITS: u8 = 9;
 
 /// Nodes' own addresses.
 const NODE_CIDR: &str = "172.16.0.0/12";
@@ -81,6 +83,7 @@ impl Config {
         for node in &mut self.nodes {
             node.pod_cidr = None;
         }
+        self.pod_range = None;
         self
     }
 
@@ -105,10 +108,7 @@ impl Config {
 
     pub fn load(path: &Path) -> Result<Config, Error> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
-            file: name.clone(),
-            source,
-        })?;
+        let text = crate::error::read_text(path, &name)?;
         Config::parse(&text, &name)
     }
 
@@ -163,6 +163,7 @@ impl Config {
             waits_for_sources: true,
             allocates_devices: true,
             load_balancers: None,
+            pod_range: range,
             usage: compile_usage(file.usage, "")?,
         })
     }
@@ -227,6 +228,22 @@ struct File {
     usage: Vec<WireUsage>,
 }
 
+/// The labels that a kubelet gives its node.
+pub(crate) fn default_labels(node: &str) -> BTreeMap<Istr, Istr> {
+    let mut labels: BTreeMap<Istr, Istr> = BTreeMap::new();
+    for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
+        labels.insert(format!("{prefix}/arch").into(), "amd64".into());
+        labels.insert(format!("{prefix}/os").into(), "linux".into());
+    }
+    labels.insert("kubernetes.io/hostname".into(), node.into());
+    labels
+}
+
+/// Where nodes have their own addresses from.
+pub(crate) fn node_addresses() -> Cidr {
+    Cidr::parse(NODE_CIDR).expect("a constant range")
+}
+
 /// Nodes that are alike but for their names and zones.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -275,13 +292,8 @@ impl Group {
     /// The `number`th node of the group, which is the `index`th of all.
     fn node(&self, number: usize, index: usize, range: Option<&Cidr>) -> NodeConfig {
         let name = format!("{}-{number}", self.name);
-        let mut labels: BTreeMap<Istr, Istr> = BTreeMap::new();
+        let mut labels = default_labels(&name);
         let mut label = |key: &str, value: &str| labels.insert(Istr::from(key), Istr::from(value));
-        for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
-            label(&format!("{prefix}/arch"), "amd64");
-            label(&format!("{prefix}/os"), "linux");
-        }
-        label("kubernetes.io/hostname", &name);
         if !self.zones.is_empty() {
             label(
                 "topology.kubernetes.io/zone",
@@ -294,7 +306,6 @@ impl Group {
         labels.extend(self.labels.clone());
         let mut capacity = NodeConfig::default_capacity();
         capacity.extend(self.capacity.clone());
-        let own = Cidr::parse(NODE_CIDR).expect("a constant range");
         NodeConfig {
             labels,
             annotations: self.annotations.clone(),
@@ -306,7 +317,7 @@ impl Group {
                 .and_then(|range| range.part(index as u128, NODE_HOST_BITS))
                 .map(|part| part.to_string()),
             // The first address of a range names the network.
-            address: own.nth(index as u128 + 2).to_string(),
+            address: node_addresses().nth(index as u128 + 2).to_string(),
             name,
         }
     }

@@ -1,5 +1,7 @@
 //! What can be wrong with what we are told.
 
+use std::path::Path;
+
 use serde::de::DeserializeOwned;
 
 #[derive(Debug, thiserror::Error)]
@@ -10,6 +12,8 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    #[error("{file} is not text")]
+    NotText { file: String },
     /// The file says something that we cannot take.
     #[error("{file}: {problem}")]
     Invalid {
@@ -22,6 +26,14 @@ pub enum Error {
         #[source]
         source: client::Error,
     },
+}
+
+pub(crate) fn read_text(path: &Path, name: &str) -> Result<String, Error> {
+    let file = name.to_owned();
+    match std::fs::read(path) {
+        Ok(bytes) => String::from_utf8(bytes).map_err(|_| Error::NotText { file }),
+        Err(source) => Err(Error::Unreadable { file, source }),
+    }
 }
 
 /// Decodes YAML; errors name the file, the line and the field.

@@ -58,10 +58,7 @@ impl Stages {
 
     pub fn load(path: &Path) -> Result<Stages, Error> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
-            file: name.clone(),
-            source,
-        })?;
+        let text = crate::error::read_text(path, &name)?;
         Stages::parse(&text, &name)
     }
 

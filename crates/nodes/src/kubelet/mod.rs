@@ -12,6 +12,7 @@ mod admission;
 mod lifecycle;
 pub(crate) mod node;
 mod sources;
+mod take_over;
 pub(crate) mod volumes;
 
 use parking_lot::{Mutex, MutexGuard};

@@ -17,10 +17,11 @@ use runtime::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::take_over::{Shares, addresses};
 use super::volumes::Volumes;
 use super::{RETRY, is_served};
 use crate::behaviour::NODE_GONE;
-use crate::config::NodeConfig;
+use crate::config::{Config, NodeConfig};
 use crate::identity::NodeClients;
 use crate::node::Node;
 use crate::pod::Pod;
@@ -52,6 +53,7 @@ pub(crate) struct NodeLife {
     recorder: Recorder,
     nodes: Arc<Store<Node>>,
     volumes: Option<Arc<Volumes>>,
+    shares: Shares,
     signs: Mutex<BTreeMap<Key, Signs>>,
 }
 
@@ -87,6 +89,7 @@ impl NodeLife {
         clients: Arc<NodeClients>,
         clock: Clock,
         recorder: Recorder,
+        config: &Config,
         volumes: Option<Arc<Volumes>>,
         informers: &Informers,
     ) -> Controller {
@@ -98,6 +101,7 @@ impl NodeLife {
             recorder,
             nodes: nodes.store().clone(),
             volumes: volumes.clone(),
+            shares: Shares::new(config),
             signs: Mutex::default(),
         });
         let (told, woken) = (life.clone(), queue.clone());
@@ -153,9 +157,13 @@ impl NodeLife {
         let mut signs = self.signs(key);
         let is_over = |at: Option<MicroTime>, every| at.is_none_or(|at| now.since(at) >= every);
         let is_ready = api::conditions::is_true(&node.status.conditions, "Ready");
-        if !is_ready || is_over(signs.reported_at, REPORT_EVERY) {
+        let is_foreign = node.status.addresses.is_empty();
+        if is_foreign {
+            Box::pin(self.take_over(&node)).await?;
+        }
+        if !is_ready || is_foreign || is_over(signs.reported_at, REPORT_EVERY) {
             // A restart need not report what is there already: the lease says that we live.
-            if !is_ready || signs.reported_at.is_some() {
+            if !is_ready || is_foreign || signs.reported_at.is_some() {
                 // Boxed, as is all that is rare: what a look needs for a moment would make each of them large.
                 Box::pin(self.report(&client, &node, is_ready, now)).await?;
             }
@@ -180,6 +188,23 @@ impl NodeLife {
         let due = signs.renewed_at.unwrap_or(now).plus(RENEW_EVERY);
         self.set_signs(key, Some(signs));
         Ok(Next::After(due.since(now).max(Duration::from_millis(1))))
+    }
+
+    /// Completes a Node that somebody else has created. Its range of addresses is not its own to write.
+    async fn take_over(&self, node: &Node) -> Result<(), Error> {
+        let annotations = match self.volumes {
+            Some(_) => json!({CONTROLLER_MANAGED_ATTACH: "true"}),
+            None => json!({}),
+        };
+        let patch = self.shares.claim(node, &self.nodes.list(), &annotations);
+        let shared = self.clients.shared();
+        match shared
+            .patch(&Node::TYPE, "", node.name(), None, &patch)
+            .await
+        {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => Ok(other.map(|_| ())?),
+        }
     }
 
     /// Takes away the taint that every node is born with, which a node may not do itself. The node-lifecycle controller does so as well where
@@ -234,6 +259,10 @@ impl NodeLife {
         let mut status = serde_json::Map::new();
         status.insert("conditions".into(), Value::Array(conditions));
         status.insert("nodeInfo".into(), node_info(node.name()));
+        if node.status.addresses.is_empty() {
+            let addresses = self.shares.addresses(node, &self.nodes.list());
+            status.insert("addresses".into(), addresses);
+        }
         if node.status.allocatable.pods == 0 {
             let capacity = NodeConfig::default_capacity();
             status.insert("capacity".into(), json!(capacity));
@@ -413,10 +442,7 @@ pub(crate) async fn register(
             "capacity": config.capacity,
             "allocatable": config.capacity,
             "conditions": conditions(now),
-            "addresses": [
-                {"type": "InternalIP", "address": config.address},
-                {"type": "Hostname", "address": config.name},
-            ],
+            "addresses": addresses(&config.name, &config.address),
             "nodeInfo": node_info(&config.name),
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         },

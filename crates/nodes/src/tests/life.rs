@@ -77,6 +77,55 @@ async fn a_pod_has_an_address_of_each_range_of_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_somebody_creates_gets_what_a_kubelet_knows_of_itself() {
+    let world = world(Config::default()).await;
+    for name in ["mine", "yours"] {
+        let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": "windows"}}});
+        world.create(&NODES, node).await;
+    }
+    pass(&world, 5).await;
+    let mut nodes = world.list(&NODES).await;
+    nodes.retain(|node| {
+        node["metadata"]["name"]
+            .as_str()
+            .is_some_and(|name| !name.starts_with("node-"))
+    });
+    let both = |pointer: &str| -> Vec<Value> {
+        let found = nodes.iter().map(|node| node.pointer(pointer));
+        found.map(|one| one.cloned().unwrap_or_default()).collect()
+    };
+    assert_eq!(
+        both("/metadata/labels/kubernetes.io~1hostname"),
+        ["mine", "yours"]
+    );
+    assert_eq!(
+        both("/metadata/labels/kubernetes.io~1os"),
+        ["windows", "windows"],
+        "what was said stays"
+    );
+    let mut ranges = both("/spec/podCIDR");
+    ranges.sort_by_key(Value::to_string);
+    assert_eq!(ranges, ["10.64.6.0/23", "10.64.8.0/23"]);
+    let mut addresses = both("/status/addresses/0/address");
+    addresses.sort_by_key(Value::to_string);
+    assert_eq!(addresses, ["172.16.0.5", "172.16.0.6"]);
+    world
+        .create(&PODS, pod("web", json!({"spec": {"nodeName": "mine"}})))
+        .await;
+    pass(&world, 3).await;
+    let placed = world.get(&PODS, "web").await.unwrap();
+    assert_eq!(placed["status"]["phase"], "Running");
+    assert!(placed["status"]["podIP"].is_string(), "{placed}");
+    world.writes();
+    pass(&world, 1).await;
+    let nodes = world
+        .writes()
+        .into_iter()
+        .filter(|write| write.path.contains("/nodes/"));
+    assert_eq!(nodes.count(), 0, "and nothing more is written of nodes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_becomes_ready_and_goes_when_it_is_deleted() {
     let world = world(Config::default()).await;
     world.create(&PODS, pod("web", json!({}))).await;
