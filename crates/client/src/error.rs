@@ -200,18 +200,55 @@ pub fn describe(error: &(dyn std::error::Error + 'static)) -> String {
         }
         cause = current.source();
     }
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
+    sentence(error)
+}
+
+/// An error and all that caused it in one line: what went wrong, cause by cause, and after that what to do about it, which
+/// a message has behind a semicolon.
+pub fn sentence(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut line = String::new();
+    let mut advice = String::new();
+    let mut current = Some(error);
+    while let Some(error) = current {
+        current = error.source();
+        let text = error.to_string();
+        let (what, hint) = match text.split_once("; ") {
+            Some((what, hint)) if current.is_some() => (what, hint),
+            _ => (&*text, ""),
+        };
         // Some libraries repeat their source in their own message; saying it twice helps nobody.
-        if !line.contains(&text) {
-            line.push_str(": ");
-            line.push_str(&text);
+        if !line.contains(what) {
+            if !line.is_empty() {
+                line.push_str(": ");
+            }
+            line.push_str(what);
         }
-        source = cause.source();
+        if !hint.is_empty() {
+            advice.push_str("; ");
+            advice.push_str(hint);
+        }
     }
-    line
+    without_numbers(&(line + &advice))
+}
+
+/// The standard library puts the number of a system's error behind its text: `No such file or directory (os error 2)`.
+/// It tells a user nothing.
+pub fn without_numbers(text: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut parts = text.split(NUMBER);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((digits, rest)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                plain.push_str(rest);
+            }
+            _ => {
+                plain.push_str(NUMBER);
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -331,6 +368,31 @@ mod tests {
         assert_eq!(
             describe(&error),
             "GET /version got no complete answer from the API server: connection refused"
+        );
+    }
+
+    #[test]
+    fn the_cause_comes_before_what_to_do_about_it() {
+        let error = ConnectError::Unreachable {
+            server: "https://a".to_owned(),
+            source: std::sync::Arc::new(std::io::Error::from_raw_os_error(2)),
+        };
+        assert_eq!(
+            sentence(&error),
+            "cannot reach the API server at https://a: No such file or directory; check that it runs and that the \
+             kubeconfig's server is right"
+        );
+        let alone = ConnectError::Expired {
+            server: "https://a".to_owned(),
+        };
+        assert_eq!(sentence(&alone), alone.to_string());
+    }
+
+    #[test]
+    fn only_numbers_of_the_system_are_left_out() {
+        assert_eq!(
+            without_numbers("a: gone (os error 2); b (os error x) c (os error 7"),
+            "a: gone; b (os error x) c (os error 7"
         );
     }
 }

@@ -25,7 +25,7 @@ pub mod writes;
 
 pub use client::{Client, Conditional};
 pub use envelope::Encoding;
-pub use error::{Error, describe};
+pub use error::{Error, describe, sentence, without_numbers};
 pub use flow::Flow;
 pub use list::ListPage;
 pub use metrics::Metrics;

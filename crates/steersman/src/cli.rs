@@ -72,7 +72,6 @@ enum Command {
     },
     /// List the controllers, and which of them this build has
     Controllers(controllers::Arguments),
-    /// Test Steersman itself: the whole cluster on a virtual clock, from seeds, with faults and crashes
     Simulate(simulate::Arguments),
     Why(why::Arguments),
     Preview(preview::Arguments),
@@ -147,7 +146,8 @@ pub(crate) fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let terminal = Terminal::of(&std::io::stderr());
-            let problem = format!("{} {error:#}", terminal.paint(Tone::Bad, "error:"));
+            let problem = client::sentence(error.as_ref());
+            let problem = format!("{} {problem}", terminal.paint(Tone::Bad, "error:"));
             eprintln!("{}", terminal.wrap(&problem));
             ExitCode::FAILURE
         }

@@ -54,7 +54,7 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
 }
 
 fn fail(errors: &Errors) -> ExitCode {
-    eprintln!("Error: {errors}");
+    eprintln!("Error: {}", client::without_numbers(&errors.to_string()));
     ExitCode::FAILURE
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
     match start(program, arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("Error: {error:#}");
+            eprintln!("Error: {}", client::sentence(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -9,8 +9,9 @@ pub(crate) fn default_data_dir() -> Result<PathBuf> {
     let base = match std::env::var_os("XDG_DATA_HOME").filter(|dir| !dir.is_empty()) {
         Some(dir) => PathBuf::from(dir),
         None => {
-            let home = std::env::var_os("HOME")
-                .context("HOME is not set: give --data-dir or --in-memory")?;
+            let home = std::env::var_os("HOME").context(
+                "HOME is not set, so there is no data folder; set HOME or XDG_DATA_HOME",
+            )?;
             PathBuf::from(home).join(".local/share")
         }
     };

@@ -53,6 +53,6 @@ pub(crate) fn main(program: &str, arguments: impl Iterator<Item = String>) -> Ex
 }
 
 fn fail(errors: &Errors) -> ExitCode {
-    eprintln!("Error: {errors}");
+    eprintln!("Error: {}", client::without_numbers(&errors.to_string()));
     ExitCode::FAILURE
 }

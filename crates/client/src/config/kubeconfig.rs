@@ -119,23 +119,21 @@ impl Kubeconfig {
     }
 
     fn context(&self, name: Option<&str>) -> Result<(&str, &Context), ConfigError> {
-        let name = match name
+        // A context that was asked for does not make up for a kubeconfig that is not there.
+        if self.is_empty() && self.current_context.is_none() && !self.tried.is_empty() {
+            let tried: Vec<_> = self
+                .tried
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            return Err(ConfigError::NoKubeconfig {
+                tried: tried.join(", "),
+            });
+        }
+        let name = name
             .or(self.current_context.as_deref())
             .filter(|name| !name.is_empty())
-        {
-            Some(name) => name,
-            None if self.is_empty() && !self.tried.is_empty() => {
-                let tried: Vec<_> = self
-                    .tried
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect();
-                return Err(ConfigError::NoKubeconfig {
-                    tried: tried.join(", "),
-                });
-            }
-            None => return Err(ConfigError::NoContext),
-        };
+            .ok_or(ConfigError::NoContext)?;
         match self.contexts.iter().find(|context| context.name == name) {
             Some(context) => Ok((&context.name, &context.value)),
             None => {

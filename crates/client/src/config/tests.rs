@@ -237,7 +237,7 @@ fn bad_input_is_answered_with_a_sentence() {
     check(
         "clusters: [",
         None,
-        "is malformed; `kubectl config view` should be able to read it: ",
+        "; `kubectl config view` should be able to read it",
     );
     check(
         "clusters: 7",
@@ -333,8 +333,7 @@ fn files_that_are_not_there_are_named() {
         Config::from_flags(Some(Path::new("/nonexistent/config")), None, &nowhere).unwrap_err();
     assert_eq!(
         crate::describe(&error),
-        "cannot read kubeconfig /nonexistent/config; check --kubeconfig or KUBECONFIG: \
-         No such file or directory (os error 2)"
+        "cannot read kubeconfig /nonexistent/config: No such file or directory; check --kubeconfig or KUBECONFIG"
     );
     let home = Environment {
         home: Some("/nonexistent".into()),
@@ -346,6 +345,9 @@ fn files_that_are_not_there_are_named() {
         "no kubeconfig found (/nonexistent/.kube/config) and not running in a pod; \
          pass --kubeconfig or set KUBECONFIG"
     );
+    // Nor is a context that is asked for looked for in what is not there.
+    let named = Config::from_environment(None, Some("prod"), &home).unwrap_err();
+    assert_eq!(named.to_string(), error.to_string());
 }
 
 #[test]

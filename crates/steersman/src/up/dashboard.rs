@@ -139,7 +139,7 @@ impl Source for InTheBox {
     ) -> BoxFuture<'a, Result<Value, String>> {
         async move {
             let explained = self.explain(object, client).await;
-            explained.map_err(|error| format!("{error:#}"))
+            explained.map_err(|error| client::sentence(error.as_ref()))
         }
         .boxed()
     }
@@ -165,7 +165,7 @@ impl Source for InTheBox {
     ) -> Option<BoxFuture<'a, Result<String, String>>> {
         let done = async move {
             let done = self.carry_out(action, client).await;
-            done.map_err(|error| format!("{error:#}"))
+            done.map_err(|error| client::sentence(error.as_ref()))
         };
         Some(done.boxed())
     }

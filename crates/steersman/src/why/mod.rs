@@ -71,7 +71,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<()> {
                 let facts = ask::complete(facts, answer);
                 told.push((explain::explain(&facts), facts.now));
             }
-            Err(error) => failures.push(format!("{error:#}")),
+            Err(error) => failures.push(client::sentence(error.as_ref())),
         }
     }
     match (arguments.output, &*told) {

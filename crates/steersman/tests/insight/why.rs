@@ -307,7 +307,7 @@ fn questions_that_have_no_answer() {
         (&["wheels/x"], "has no resource \"wheels\""),
         (
             &["ns/default", "--manager", "https://127.0.0.1:1"],
-            "cannot ask the manager at https://127.0.0.1:1: Connection refused (os error 111); check that it runs and that --manager is right",
+            "cannot ask the manager at https://127.0.0.1:1: Connection refused; check that it runs and that --manager is right",
         ),
         (&["ns/default", "--context", "nope"], "nope"),
     ] {

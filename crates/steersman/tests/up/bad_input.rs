@@ -76,6 +76,12 @@ fn node_and_stages_files() {
         &refused("--stages", &bad_stages),
         &format!("{bad_stages}: line 3: stages[0].next: unknown variant"),
     );
+    std::fs::write(home.0.join("picture.png"), b"\x89PNG\xff").unwrap();
+    let picture = home.0.join("picture.png").display().to_string();
+    check(
+        &refused("--stages", &picture),
+        &format!("{picture} is not text"),
+    );
     check(
         &refused("--node-config", "/nonexistent"),
         "cannot read /nonexistent",
@@ -145,7 +151,7 @@ fn unreadable_folders_are_named() {
     let said = home.refused(&["up", "--quiet", "--port=0", "--data-dir", "/proc/steersman"]);
     check(
         &said,
-        "cannot create the folder /proc/steersman; choose one that you may write to",
+        "cannot create the folder /proc/steersman: No such file or directory; choose one that you may write to",
     );
     let said = home.refused(&[
         "up",
