@@ -72,15 +72,18 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {} writes ({} by the manager), {} faults, {} crashes, {} checks, {:.0} virtual seconds",
+            "{}: {} writes ({} by the manager), {} faults, {} crashes, {:.0} virtual seconds",
             self.name,
             self.writes,
             self.manager_writes,
             self.fault_count(),
             self.crashes,
-            self.checks,
             self.virtual_time.as_secs_f64(),
         )?;
+        match self.is_broken() {
+            true => writeln!(f, "  a check is broken, of {} evaluations", self.checks)?,
+            false => writeln!(f, "  every check held, in {} evaluations", self.checks)?,
+        }
         for line in &self.end_state {
             writeln!(f, "  {line}")?;
         }

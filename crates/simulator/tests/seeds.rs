@@ -137,7 +137,7 @@ fn a_set_whose_name_is_taken_does_not_disturb_the_peace() {
     assert!(report.granted.iter().all(|granted| *granted), "{report}");
     let end = report.end_state.join("\n");
     assert!(
-        end.contains("statefulset default/w0: 2 wanted, pods {}"),
+        end.contains("statefulset default/w0: 2 wanted, 0 pods"),
         "{end}"
     );
 }

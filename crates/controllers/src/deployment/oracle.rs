@@ -119,7 +119,7 @@ impl Oracle for DeploymentOracle {
                 .iter()
                 .flat_map(|set| world.owned_by(&set.metadata.uid));
             format!(
-                "deployment {}: {} wanted, {} updated, {} available, pods {}",
+                "deployment {}: {} wanted, {} updated, {} available, {}",
                 held.metadata.key(),
                 held.replicas(),
                 held.status.updated_replicas,

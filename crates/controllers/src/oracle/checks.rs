@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use api::decision::counted;
 use api::kinds::Pod;
 use api::taints::{Taint, Toleration, TolerationOperator};
 use api::{Key, Meta, MicroTime, Resource};
@@ -133,18 +134,24 @@ pub(crate) fn end_state_line(
     by_version: bool,
 ) -> String {
     let pods = versions(&world.owned_by::<Pod>(&meta.uid), by_version);
-    format!("{kind} {}: {wanted} wanted, pods {pods}", meta.key())
+    format!("{kind} {}: {wanted} wanted, {pods}", meta.key())
 }
 
 /// How many active pods there are, by the label that says which version they are of.
 pub(crate) fn versions(pods: &[Arc<Pod>], by_version: bool) -> String {
+    let active = || pods.iter().filter(|pod| pod.is_active());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| pod.is_active()) {
+    for pod in active().filter(|_| by_version) {
         let version = pod.metadata.labels.get("version").unwrap_or("none");
-        let version = if by_version { version } else { "any" };
         *counts.entry(version).or_default() += 1;
     }
-    format!("{counts:?}")
+    if counts.is_empty() {
+        return counted(active().count(), "pod").to_string();
+    }
+    let told = counts
+        .iter()
+        .map(|(version, count)| format!("{} of version {version}", counted(*count, "pod")));
+    told.collect::<Vec<_>>().join(", ")
 }
 
 /// The owner of this kind that controls the object, if it is still the same.

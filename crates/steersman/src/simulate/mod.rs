@@ -8,13 +8,15 @@ mod summary;
 
 use std::process::ExitCode;
 
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, Tone};
 use clap::{ArgGroup, Args};
 use simulator::{Cut, Scenario, explain, library, verify, verify_crash};
 
-/// Tests Steersman itself: all controllers, two managers, an API server and nodes in one thread on a virtual clock, with
-/// faults that are drawn from seeds. The same seed gives the same run. It says nothing of your manifests: that is what
-/// `steersman preview` is for.
+/// Test Steersman itself: the whole cluster on a virtual clock, from seeds, with faults and crashes
+///
+/// Runs all controllers, two managers, an API server and nodes in one thread, with faults that are drawn from seeds, and
+/// checks what the controllers must hold to. The same seed gives the same run. It says nothing about your manifests: use
+/// `steersman preview` for those.
 #[derive(Args)]
 #[command(
     after_help = "Exit codes: 0 if every check held, 2 if one is broken, 1 if the arguments make no sense.
@@ -26,10 +28,10 @@ Examples:
 #[command(group = ArgGroup::new("one run").args(["seed", "scenario"]).multiple(true))]
 pub(crate) struct Arguments {
     /// Replay one seed and print its details
-    #[arg(long, conflicts_with = "seeds")]
+    #[arg(long, conflicts_with = "seeds", value_name = "N")]
     seed: Option<u64>,
     /// Run this many seeds
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     seeds: Option<u64>,
     /// The first of the seeds
     #[arg(long, default_value_t = 0, conflicts_with = "seed")]
@@ -71,6 +73,15 @@ pub(crate) struct Arguments {
     managers: Option<u8>,
 }
 
+/// The parser's own range would end at the largest number of 64 bits, and say so.
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("it must be at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("it is not a whole number".to_owned()),
+    }
+}
+
 /// What a broken check exits with.
 const BROKEN: u8 = 2;
 
@@ -80,7 +91,10 @@ const SEEDS: u64 = 100;
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let outcome = run(arguments);
     if let Err(problem) = &outcome {
-        eprintln!("error: {problem}");
+        let terminal = Terminal::of(&std::io::stderr());
+        let problem = client::without_numbers(problem);
+        let problem = format!("{} {problem}", terminal.paint(Tone::Bad, "error:"));
+        eprintln!("{}", terminal.wrap(&problem));
     }
     ExitCode::from(exit_code(&outcome))
 }

@@ -127,7 +127,7 @@ fn the_claim_of_a_replaced_and_not_recreated_pod_may_stay() {
 fn the_pods_in_the_end_are_not_compared_where_another_may_adopt_them() {
     let mut seen = Seen::new();
     let end = |seen: &Seen| seen.oracle.end_state(&seen.world);
-    let alone = ["statefulset default/web: 2 wanted, pods {\"none\": 4}"];
+    let alone = ["statefulset default/web: 2 wanted, 4 pods of version none"];
     assert_eq!(end(&seen), alone);
     for (plural, app) in [
         ("replicasets", json!({"matchLabels": {"app": "web"}})),
