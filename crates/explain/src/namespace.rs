@@ -63,7 +63,7 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
         ),
         None => draft.conclude(
             State::Progressing,
-            "is being deleted; nothing blocks it for long",
+            "is being deleted; nothing blocks the deletion",
         ),
     }
 }

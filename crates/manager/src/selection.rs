@@ -21,11 +21,37 @@ pub enum Selection {
 /// A name in --controllers that no controller has.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error(
-    "--controllers: {name:?} is not in the list of known controllers: {}",
-    known_names().join(", ")
+    "--controllers: {name:?} is not in the list of known controllers{}; `steersman controllers` lists them",
+    did_you_mean(name)
 )]
 pub struct UnknownController {
     pub name: String,
+}
+
+/// Three letters are in too many names.
+const TELLING_LETTERS: usize = 4;
+
+/// ` (did you mean job-controller?)`, by names and aliases that hold what was written, or that are held by it.
+fn did_you_mean(wrong: &str) -> String {
+    let wrong = wrong.to_lowercase();
+    let is_near = |known: &str| {
+        let (short, long) = match known.len() < wrong.len() {
+            true => (known, wrong.as_str()),
+            false => (wrong.as_str(), known),
+        };
+        long.contains(short) && (short.len() >= TELLING_LETTERS || long.starts_with(short))
+    };
+    let near = ALL.iter().filter(|descriptor| {
+        let kind = descriptor.name.trim_end_matches("-controller");
+        let names = [kind, descriptor.alias];
+        let mut names = names.into_iter().filter(|name| !name.is_empty());
+        !wrong.is_empty() && names.any(is_near)
+    });
+    let near: Vec<&str> = near.map(|descriptor| descriptor.name).take(3).collect();
+    match near.is_empty() {
+        true => String::new(),
+        false => format!(" (did you mean {}?)", near.join(" or ")),
+    }
 }
 
 /// Checks --controllers and replaces aliases by names.
@@ -177,16 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_refused_with_the_known_ones() {
+    fn unknown_names_are_refused_with_those_that_are_near() {
         let errors = canonical(&["*".into(), "-foo".into(), "jobs".into()]).unwrap_err();
-        assert_eq!(errors.len(), 2);
-        let message = errors[0].to_string();
-        assert!(
-            message.starts_with(
-                "--controllers: \"foo\" is not in the list of known controllers: bootstrap-"
-            ),
-            "{message}"
+        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "--controllers: \"foo\" is not in the list of known controllers; `steersman controllers` lists them",
+                "--controllers: \"jobs\" is not in the list of known controllers (did you mean job-controller?); `steersman controllers` lists them",
+            ]
         );
-        assert!(message.contains("job-controller"));
     }
 }

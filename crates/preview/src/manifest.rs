@@ -21,13 +21,13 @@ pub enum ManifestError {
         line: usize,
         problem: String,
     },
-    #[error("{file}: line {line}: this is no Kubernetes object: it has no {missing}")]
+    #[error("{file}: line {line}: this is not a Kubernetes object: it has no {missing}")]
     NoObject {
         file: String,
         line: usize,
         missing: &'static str,
     },
-    #[error("{file}: line {line}: the items of this List are no list")]
+    #[error("{file}: line {line}: the items of this List are not a list")]
     NoItems { file: String, line: usize },
 }
 
@@ -202,19 +202,19 @@ mod tests {
         );
         check(
             "---\nmetadata: {name: a}\n",
-            "x.yaml: line 2: this is no Kubernetes object: it has no apiVersion",
+            "x.yaml: line 2: this is not a Kubernetes object: it has no apiVersion",
         );
         check(
             "apiVersion: v1\n",
-            "x.yaml: line 1: this is no Kubernetes object: it has no kind",
+            "x.yaml: line 1: this is not a Kubernetes object: it has no kind",
         );
         check(
             "just words\n",
-            "x.yaml: line 1: this is no Kubernetes object: it has no apiVersion",
+            "x.yaml: line 1: this is not a Kubernetes object: it has no apiVersion",
         );
         check(
             "apiVersion: v1\nkind: List\nitems: hello\n",
-            "x.yaml: line 1: the items of this List are no list",
+            "x.yaml: line 1: the items of this List are not a list",
         );
         check("apiVersion: v1\nkind: List\n", "");
         check(

@@ -32,16 +32,19 @@ enum NodeAction {
     /// Stop the kubelet of a node: it posts no status and renews no lease, and nothing happens to its pods
     Stop {
         /// The node, such as node-1
+        #[arg(value_parser = parse_name)]
         name: String,
     },
     /// Bring a node back that was stopped or drained
     Start {
         /// The node, such as node-1
+        #[arg(value_parser = parse_name)]
         name: String,
     },
     /// Move all pods off a node, as far as disruption budgets allow, and let none come back
     Drain {
         /// The node, such as node-1
+        #[arg(value_parser = parse_name)]
         name: String,
         /// How many seconds to wait for the pods to leave
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -62,6 +65,7 @@ enum PodAction {
     /// Kill the containers of a pod, once; its restart policy says what becomes of it
     Fail {
         /// The pod
+        #[arg(value_parser = parse_name)]
         name: String,
         /// The namespace of the pod [default: the context's]
         #[arg(long, short)]
@@ -86,6 +90,20 @@ struct Cluster {
 
 /// How often a drain looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A name that no object can have would only be refused once it is part of a request.
+fn parse_name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if text.contains('/') {
+        return Err(
+            "an object's name has no /; write the name alone, and the namespace of a pod behind -n"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
 
 pub(crate) fn node(arguments: &NodeArguments) -> Result<()> {
     on_cluster(&arguments.cluster, async |client, _| {
@@ -318,6 +336,14 @@ mod tests {
             still_there(2, "n", "why"),
             "2 pods are still on node n: why"
         );
+    }
+
+    #[test]
+    fn names_that_no_object_has_are_refused() {
+        assert_eq!(parse_name("web-1").as_deref(), Ok("web-1"));
+        assert!(parse_name("").is_err());
+        let told = parse_name("kube-system/web").unwrap_err();
+        assert!(told.contains("behind -n"), "{told}");
     }
 
     /// `why` knows a node that was stopped here by the same annotation.

@@ -33,6 +33,9 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Manifest>> {
 
 fn read_file(path: &Path) -> Result<Vec<Manifest>> {
     let name = path.display().to_string();
+    if name.starts_with("https://") || name.starts_with("http://") {
+        bail!("-f reads files, not addresses; write `curl -sL {name} | steersman preview -f -`");
+    }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
     let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{name} is not text"))?;
     Ok(Manifest::parse(&name, &text)?)

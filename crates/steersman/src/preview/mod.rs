@@ -17,6 +17,7 @@ use api::Time;
 use clap::{Args, ValueEnum};
 use nodes::stages::Stages;
 use preview::{self, BEGIN, Manifest, Preview, Setup, Style};
+use serde_json::Value;
 
 use crate::connect::ConnectionArguments;
 use crate::terminal::Terminal;
@@ -72,7 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
     ready_after: Duration,
     /// An image that cannot be pulled, such as web:bad; can be given several times
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     fail_image: Vec<String>,
     /// Which nodes to simulate and what pods on them use, from a file, as for `up` (docs/behaviours.md)
     #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
@@ -153,7 +154,7 @@ fn drained(action: &[String]) -> Result<Vec<String>> {
         [word, nodes @ ..] if word == "drain" && !nodes.is_empty() => Ok(nodes.to_vec()),
         [word] if word == "drain" => bail!("drain what? Write drain NODE, such as drain node-1"),
         other => bail!(
-            "{:?} is nothing to preview; write drain NODE, or -f FILE",
+            "{:?} is not something to preview; write -f FILE or drain NODE",
             other.join(" ")
         ),
     }
@@ -170,6 +171,14 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
             .as_ref()
             .is_some_and(nodes::Config::declares_usage);
     let state = state(arguments, &manifests, declares_usage)?;
+    let known = || manifests.iter().chain(&state.objects);
+    for image in &arguments.fail_image {
+        // A * stands for anything.
+        let is_pattern = image.contains('*');
+        if !is_pattern && !known().any(|manifest| names_image(&manifest.object, image)) {
+            bail!("--fail-image {image}: nothing here has a container with this image");
+        }
+    }
     // Times in objects of a cluster are of today; without any, the same input gives the same preview.
     let lived = |manifest: &Manifest| manifest.object["metadata"]["uid"].is_string();
     let begin = match (state.objects.iter().any(lived), state.now) {
@@ -200,6 +209,21 @@ fn setup(arguments: &Arguments, manifests: Vec<Manifest>) -> Result<Setup> {
         drain,
         loads: arguments.load.clone(),
     })
+}
+
+/// Is there a container with this image, from any registry, in the object or in a template of it?
+fn names_image(object: &Value, image: &str) -> bool {
+    let is_it = |found: &str| {
+        let before = found.strip_suffix(image);
+        before.is_some_and(|registry| registry.is_empty() || registry.ends_with('/'))
+    };
+    match object {
+        Value::Object(fields) => fields.iter().any(|(name, value)| {
+            name == "image" && value.as_str().is_some_and(is_it) || names_image(value, image)
+        }),
+        Value::Array(items) => items.iter().any(|item| names_image(item, image)),
+        _ => false,
+    }
 }
 
 /// What files are taken to say.

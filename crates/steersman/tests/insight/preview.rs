@@ -354,7 +354,7 @@ fn it_starts_from_the_cluster_at_hand_and_says_so() {
     let (code, told) = run(&["sink", "node-0"]);
     assert_eq!(code, Some(1), "{told}");
     assert!(
-        told.contains("\"sink node-0\" is nothing to preview"),
+        told.contains("\"sink node-0\" is not something to preview"),
         "{told}"
     );
     let nobody = unreachable(&cluster.directory);
