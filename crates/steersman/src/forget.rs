@@ -12,7 +12,7 @@ use crate::up::places;
 pub(crate) fn is_wanted(dirs: &[PathBuf]) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!(
-            "nobody can be asked whether to delete the data: --yes says so, and nothing was stopped"
+            "cannot ask whether to delete the data, because standard input is not a terminal; --yes deletes without asking. Nothing was stopped"
         );
     }
     for dir in dirs {
@@ -32,7 +32,7 @@ pub(crate) fn delete(dir: &Path) -> Result<()> {
     match left.is_empty() {
         true => println!("Forgot {name}; {} is gone", dir.display()),
         false => println!(
-            "Forgot {name}; {} has what is not ours and stays: {}",
+            "Forgot {name}; {} stays, because it holds other files: {}",
             dir.display(),
             left.join(", ")
         ),
@@ -44,7 +44,7 @@ pub(crate) fn delete(dir: &Path) -> Result<()> {
 pub(crate) fn empty(dir: &Path) -> Result<Vec<String>> {
     if !dir.join("pki").is_dir() {
         bail!(
-            "{} is no data folder of ours; nothing was deleted",
+            "{} is not a data folder of Steersman; nothing was deleted",
             dir.display()
         );
     }
@@ -65,6 +65,24 @@ pub(crate) fn empty(dir: &Path) -> Result<Vec<String>> {
     }
     drop(claim);
     Ok(left)
+}
+
+/// Deletes what a cluster in memory has on the disk (its kubeconfig and keys), but for the files that are kept.
+pub(crate) fn clear_in_memory(claim: &Instance, kept: &[&str]) -> Result<()> {
+    let dir = &claim.dir;
+    let mut is_empty = true;
+    for entry in std::fs::read_dir(dir).with_context(|| cannot(dir))? {
+        let path = entry.with_context(|| cannot(dir))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match apiserver::is_ours(&name) && !kept.contains(&&*name) {
+            true => remove(&path).with_context(|| cannot(&path))?,
+            false => is_empty = false,
+        }
+    }
+    if is_empty {
+        std::fs::remove_dir(dir).with_context(|| cannot(dir))?;
+    }
+    Ok(())
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {

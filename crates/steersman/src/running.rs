@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::connect;
 use crate::forget;
 use crate::terminal::{Terminal, Tone};
-use crate::up::instance::{self, Facts, Running};
+use crate::up::instance::{self, Facts, Instance, Running};
 use crate::up::places;
 
 /// Which cluster is meant.
@@ -119,6 +119,18 @@ fn nothing_is_up(which: &Which) -> String {
     }
 }
 
+/// The same as the text of an error: it continues a line, and is one sentence with what helps behind it.
+fn to_error(sentence: String) -> String {
+    let (what, hint) = sentence.split_once(". ").unwrap_or((&sentence, ""));
+    let what = what
+        .trim_end_matches('.')
+        .replacen("No cluster", "no cluster", 1);
+    match hint {
+        "" => what,
+        hint => format!("{what}; {}", hint.trim_end_matches('.')),
+    }
+}
+
 async fn describe(running: &Running, terminal: Terminal) -> String {
     let name = terminal.paint(Tone::Heading, &running.name());
     let Some(facts) = running.facts.as_ref().filter(|facts| facts.is_serving()) else {
@@ -127,7 +139,10 @@ async fn describe(running: &Running, terminal: Terminal) -> String {
     };
     let health = match health(facts).await {
         Ok(()) => terminal.paint(Tone::Good, "answers"),
-        Err(error) => terminal.paint(Tone::Bad, &format!("does not answer: {error:#}")),
+        Err(error) => {
+            let why = client::describe(error.as_ref());
+            terminal.paint(Tone::Bad, &format!("does not answer: {why}"))
+        }
     };
     let shown = |path: &Path| path.display().to_string();
     let mut rows = vec![
@@ -188,7 +203,10 @@ pub(crate) fn down(arguments: &DownArguments) -> Result<()> {
         match &facts.data_dir {
             Some(_) if arguments.forget => {}
             Some(dir) => println!("Stopped {name}; what was in it stays in {}", dir.display()),
-            None => println!("Stopped and forgotten: {name} was in memory"),
+            None => {
+                forget::clear_in_memory(&Instance::claim(&running.dir)?, &[])?;
+                println!("Stopped and forgotten: {name} was in memory");
+            }
         }
     }
     for dir in &doomed {
@@ -267,7 +285,7 @@ pub(crate) fn dashboard(arguments: &DashboardArguments) -> Result<()> {
         (Some(_), Some(_)) => {
             bail!("several clusters are up: choose one with --name or --data-dir")
         }
-        (None, _) => bail!("{}", nothing_is_up(&arguments.which)),
+        (None, _) => bail!("{}", to_error(nothing_is_up(&arguments.which))),
     };
     let Some(place) = &facts.dashboard else {
         bail!("this cluster has no dashboard: it is starting, or was started with --no-dashboard");
@@ -355,6 +373,14 @@ mod tests {
         assert_eq!(
             said(which(None, None)),
             "No cluster is up. `steersman up` starts one."
+        );
+        assert_eq!(
+            to_error(said(which(Some("dev"), None))),
+            "no cluster dev is up; `steersman up --name dev` starts it"
+        );
+        assert_eq!(
+            to_error(said(which(None, Some("/a.b")))),
+            "no cluster is up in /a.b"
         );
     }
 }

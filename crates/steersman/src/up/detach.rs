@@ -108,12 +108,12 @@ pub(super) fn log_path(arguments: &Arguments) -> Result<PathBuf> {
         (Place::Dir(dir), _) => {
             files::refuse_foreign_dir(&dir)?;
             files::create_private_dir(&dir)?;
-            Ok(dir.join("up.log"))
+            Ok(dir.join(super::LOG))
         }
         (Place::Memory, Some(name)) => {
             let dir = places::dir_of(name)?;
             files::create_private_dir(&dir)?;
-            Ok(dir.join("up.log"))
+            Ok(dir.join(super::LOG))
         }
         (Place::Memory, None) => {
             let dir = files::default_data_dir()?;

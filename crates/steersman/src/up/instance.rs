@@ -14,7 +14,7 @@ use super::dashboard::Place;
 use super::places;
 use crate::files;
 
-const FILE: &str = "up.json";
+pub(crate) const FILE: &str = "up.json";
 
 /// What a running `up` says about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

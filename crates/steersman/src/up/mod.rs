@@ -176,10 +176,18 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
     };
     let mut instance = None;
     let data = arguments.place()?.dir().map(Path::to_path_buf);
+    let is_in_memory = data.is_none();
     let new_data = data.filter(|dir| !dir.join("pki").is_dir());
     let ended = tokio.block_on(run(arguments, setup, &log, &mut instance));
     // Connections that are still open hold the data: it is given up when they are gone, and only then the claim.
     drop(tokio);
+    if let Some(instance) = instance.as_ref().filter(|_| is_in_memory) {
+        // The log has been named, and whoever stops us looks at what is up.
+        if let Err(error) = forget::clear_in_memory(instance, &[LOG, instance::FILE]) {
+            let error = format!("{error:#}");
+            tracing::warn!(error, "The cluster's kubeconfig could not be deleted");
+        }
+    }
     drop(instance);
     match (ended, new_data) {
         // Nobody has had anything of this cluster yet.
@@ -190,6 +198,9 @@ pub(crate) fn main(arguments: Arguments) -> Result<()> {
         (ended, _) => ended,
     }
 }
+
+/// In the data folder, or where a cluster in memory has its kubeconfig.
+const LOG: &str = "up.log";
 
 /// What the arguments and the files that they name amount to.
 struct Setup {
@@ -389,7 +400,7 @@ fn start_log(
         // Its standard error is the file already.
         _ if arguments.detached => detach::log_path(arguments).map(|path| Some(absolute(&path))),
         Some(instance) if screen.is_live() => {
-            let path = absolute(&instance.dir.join("up.log"));
+            let path = absolute(&instance.dir.join(LOG));
             log.to_file(&path)?;
             Ok(Some(path))
         }

@@ -62,7 +62,13 @@ fn several_are_up_at_once_and_each_has_its_own_of_everything() {
     home.succeed(&["node", "stop", "node-0", "--cluster=dev"]);
     let refused = home.refused(&["node", "stop", "node-0", "--cluster=prod"]);
     assert!(refused.contains("no cluster prod is up"), "{refused}");
+    let beside = Path::new(ci["kubeconfig"].as_str().unwrap());
+    assert!(beside.is_file());
     let said = home.succeed(&["down", "--name=ci"]);
+    assert!(
+        !beside.parent().unwrap().exists(),
+        "neither keys nor a log are left of it"
+    );
     assert!(
         said.contains("Stopped and forgotten: ci was in memory"),
         "{said}"
@@ -94,7 +100,7 @@ fn what_is_forgotten_is_gone_and_what_is_not_ours_stays() {
     let dir = Path::new(dev["dataDir"].as_str().unwrap());
     let refused = home.refused(&["down", "--name=dev", "--forget"]);
     assert!(
-        refused.contains("nobody can be asked whether to delete the data: --yes"),
+        refused.contains("standard input is not a terminal; --yes deletes without asking"),
         "{refused}"
     );
     assert_eq!(
