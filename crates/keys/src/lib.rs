@@ -1,16 +1,19 @@
 //! Keys that sign and verify: service account tokens and certificates. RSA, or ECDSA on P-256 or P-384. And texts in PEM.
 //!
-//! With ring, which is there for TLS, and not by a JWT library: docs/adr/0013-tokens.md says why.
+//! With ring, which is there for TLS, and not by a JWT library: docs/adr/0013-tokens.md says why. The signatures of
+//! certificate requests that ring does not verify, and Go does, are verified by the crates of RustCrypto.
 
+mod ecdsa;
 pub mod jws;
 pub mod pem;
 mod private;
 mod public;
 mod request;
 
+pub use ecdsa::verify_ecdsa;
 pub use private::{Curve, Key, KeyError, PrivateKey};
 pub use public::{Parameters, PublicKey};
-pub use request::verify_request;
+pub use request::{knows_signature_of, verify_request};
 
 /// The `AlgorithmIdentifier` of RSA keys, and of ECDSA keys on P-256 and on P-384, in DER.
 const RSA_ALGORITHM: &[u8] = &[

@@ -1,5 +1,6 @@
 //! The signature of a certificate request (PKCS #10), by which whoever sent it shows that they hold its key.
 
+use ring::digest::Algorithm;
 use ring::signature::{
     RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
     RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, UnparsedPublicKey, VerificationAlgorithm,
@@ -11,6 +12,8 @@ use x509_parser::oid_registry::{
 };
 use x509_parser::public_key::PublicKey;
 
+use crate::ecdsa::{self, verify_ecdsa};
+
 /// RSA keys from this size on are verified by the parser.
 const USUAL_RSA_BITS: usize = 2048;
 /// UPSTREAM: the smallest key that Go verifies with.
@@ -20,15 +23,49 @@ const LEAST_RSA_BITS: usize = 1024;
 /// verified.
 pub fn verify_request(request: &X509CertificationRequest<'_>) -> Result<(), X509Error> {
     let info = &request.certification_request_info;
-    match info.subject_pki.parsed() {
-        Ok(PublicKey::RSA(key)) if (LEAST_RSA_BITS..USUAL_RSA_BITS).contains(&key.key_size()) => {
-            // UPSTREAM: they are taken, though nobody should have them any more.
-            let algorithm = for_small_keys(request)?;
+    let signature = &request.signature_value.data;
+    match Verifier::of(request)? {
+        Verifier::Parser => request.verify_signature(),
+        // UPSTREAM: they are taken, though nobody should have them any more.
+        Verifier::SmallRsa(algorithm) => {
             let key = UnparsedPublicKey::new(algorithm, &info.subject_pki.subject_public_key.data);
-            key.verify(info.raw, &request.signature_value.data)
+            key.verify(info.raw, signature)
                 .map_err(|_| X509Error::SignatureVerificationError)
         }
-        _ => request.verify_signature(),
+        Verifier::Ecdsa(hash) => verify_ecdsa(&info.subject_pki, hash, info.raw, signature),
+    }
+}
+
+/// Can a signature of its kind be verified? `SignatureUnsupportedAlgorithm` where it cannot.
+pub fn knows_signature_of(request: &X509CertificationRequest<'_>) -> Result<(), X509Error> {
+    Verifier::of(request).map(|_| ())
+}
+
+/// Who verifies a request's signature.
+enum Verifier {
+    /// By ring, with what it takes for safe.
+    Parser,
+    SmallRsa(&'static dyn VerificationAlgorithm),
+    Ecdsa(&'static Algorithm),
+}
+
+impl Verifier {
+    fn of(request: &X509CertificationRequest<'_>) -> Result<Verifier, X509Error> {
+        let signed_by = &request.signature_algorithm;
+        let key = &request.certification_request_info.subject_pki;
+        match key.parsed() {
+            Ok(PublicKey::RSA(key))
+                if (LEAST_RSA_BITS..USUAL_RSA_BITS).contains(&key.key_size()) =>
+            {
+                for_small_keys(request).map(Verifier::SmallRsa)
+            }
+            Ok(PublicKey::EC(_)) if ecdsa::is_usual(key, signed_by) => Ok(Verifier::Parser),
+            Ok(PublicKey::EC(_)) => match (ecdsa::hash_of(signed_by), ecdsa::is_known(key)) {
+                (Some(hash), true) => Ok(Verifier::Ecdsa(hash)),
+                _ => Err(X509Error::SignatureUnsupportedAlgorithm),
+            },
+            _ => Ok(Verifier::Parser),
+        }
     }
 }
 

@@ -1,12 +1,11 @@
 //! PodCertificateRequests: a kubelet asks for a pod, and the signer answers once.
-//!
-//! Keys on P-521 are taken for what they are; a signature by one cannot be verified here, and is refused.
 
 use api::Time;
 use api::syntax;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use keys::pem::blocks;
+use ring::digest::SHA256;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use serde_json::Value;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -137,12 +136,14 @@ fn stub(errors: &mut Errors, place: &Place<'_>) {
     if der.len() > REQUEST_MAX {
         return errors.too_long(place, REQUEST_MAX);
     }
+    let unreadable = "must be a valid PKCS#10 CSR";
     let Ok(([], request)) = X509CertificationRequest::from_der(&der) else {
-        return errors.invalid_without_value(place, "must be a valid PKCS#10 CSR");
+        return errors.invalid_without_value(place, unreadable);
     };
-    match verifier(&request.certification_request_info.subject_pki) {
-        Err(unfit) => unfit.refuse(errors, place),
-        Ok(_) if request.verify_signature().is_err() => {
+    match Verifier::of(&request.certification_request_info.subject_pki) {
+        Err(Unfit::Unreadable) => errors.invalid_without_value(place, unreadable),
+        Err(unfit) => unfit.refuse(errors, place, "P256, P384, or P521"),
+        Ok(_) if keys::verify_request(&request).is_err() => {
             errors.invalid_without_value(place, "invalid signature");
         }
         Ok(_) => {}
@@ -159,43 +160,46 @@ fn proven_key(errors: &mut Errors, spec: &Place<'_>) {
     if signed.len() > PROOF_MAX {
         return errors.too_long(&proof, PROOF_MAX);
     }
+    let unreadable = "must be a valid PKIX-serialized public key";
     let Ok(([], parsed)) = SubjectPublicKeyInfo::from_der(&der) else {
-        return errors.invalid(&key, "must be a valid PKIX-serialized public key");
+        return errors.invalid(&key, unreadable);
     };
-    let verifier = match verifier(&parsed) {
-        Err(unfit) => return unfit.refuse(errors, &key),
+    let verifier = match Verifier::of(&parsed) {
+        Err(Unfit::Unreadable) => return errors.invalid(&key, unreadable),
+        // UPSTREAM: P521 is taken, and not told.
+        Err(unfit) => return unfit.refuse(errors, &key, "P256 or P384"),
         Ok(verifier) => verifier,
     };
     let uid = spec.field("podUID").text();
-    let is_proven = verifier.is_some_and(|verifier| {
-        let key = UnparsedPublicKey::new(verifier, &parsed.subject_public_key.data);
-        key.verify(uid.as_bytes(), &signed).is_ok()
-    });
-    if !is_proven {
+    if !verifier.verifies(&parsed, uid.as_bytes(), &signed) {
         errors.invalid_without_value(&proof, "could not verify proof-of-possession signature");
     }
 }
 
 /// Why a key cannot be certified.
 enum Unfit {
-    Curve,
+    /// Go knows no such curve, and reads no such key.
+    Unreadable,
+    P224,
     Modulus(usize),
     Kind,
 }
 
 impl Unfit {
-    fn refuse(self, errors: &mut Errors, place: &Place<'_>) {
+    fn refuse(self, errors: &mut Errors, place: &Place<'_>, curves: &str) {
         match self {
-            Unfit::Curve => errors.invalid_without_value(
-                place,
-                "elliptic public keys must use curve P256, P384, or P521",
-            ),
+            Unfit::P224 => {
+                let shown = Value::from("curve P-224");
+                let detail = format!("elliptic public keys must use curve {curves}");
+                errors.invalid(&place.showing(&shown), &detail);
+            }
             Unfit::Modulus(bits) => {
                 let shown = Value::from(format!("{bits}-bit modulus"));
                 let detail = "RSA keys must have modulus size 3072 or 4096";
                 errors.invalid(&place.showing(&shown), detail);
             }
-            Unfit::Kind => errors.invalid_without_value(
+            // What cannot be read is said by who reads it.
+            Unfit::Unreadable | Unfit::Kind => errors.invalid_without_value(
                 place,
                 "unknown public key type; supported types are Ed25519, ECDSA, and RSA",
             ),
@@ -203,30 +207,47 @@ impl Unfit {
     }
 }
 
-/// What verifies a proof by this key; none on a curve that the cryptography here does not have.
-fn verifier(
-    key: &SubjectPublicKeyInfo<'_>,
-) -> Result<Option<&'static dyn VerificationAlgorithm>, Unfit> {
-    const ED25519: &str = "1.3.101.112";
-    if key.algorithm.algorithm.to_id_string() == ED25519 {
-        return Ok(Some(&signature::ED25519));
-    }
-    match key.parsed() {
-        Ok(PublicKey::RSA(rsa)) => match rsa.key_size() {
-            3072 | 4096 => Ok(Some(&signature::RSA_PSS_2048_8192_SHA256)),
-            bits => Err(Unfit::Modulus(bits)),
-        },
-        Ok(PublicKey::EC(_)) => {
-            let curve = key.algorithm.parameters.as_ref();
-            let curve = curve.and_then(|curve| curve.as_oid().ok());
-            match curve.map(|curve| curve.to_id_string()).as_deref() {
-                Some("1.2.840.10045.3.1.7") => Ok(Some(&signature::ECDSA_P256_SHA256_ASN1)),
-                Some("1.3.132.0.34") => Ok(Some(&signature::ECDSA_P384_SHA256_ASN1)),
-                Some("1.3.132.0.35") => Ok(None),
-                _ => Err(Unfit::Curve),
-            }
+/// What verifies a proof by a key.
+enum Verifier {
+    Ring(&'static dyn VerificationAlgorithm),
+    Ecdsa,
+}
+
+impl Verifier {
+    fn of(key: &SubjectPublicKeyInfo<'_>) -> Result<Verifier, Unfit> {
+        const ED25519: &str = "1.3.101.112";
+        if key.algorithm.algorithm.to_id_string() == ED25519 {
+            return Ok(Verifier::Ring(&signature::ED25519));
         }
-        _ => Err(Unfit::Kind),
+        match key.parsed() {
+            Ok(PublicKey::RSA(rsa)) => match rsa.key_size() {
+                3072 | 4096 => Ok(Verifier::Ring(&signature::RSA_PSS_2048_8192_SHA256)),
+                bits => Err(Unfit::Modulus(bits)),
+            },
+            Ok(PublicKey::EC(_)) => {
+                let curve = key.algorithm.parameters.as_ref();
+                let curve = curve.and_then(|curve| curve.as_oid().ok());
+                match curve.map(|curve| curve.to_id_string()).as_deref() {
+                    // P-256, P-384, P-521.
+                    Some("1.2.840.10045.3.1.7" | "1.3.132.0.34" | "1.3.132.0.35") => {
+                        Ok(Verifier::Ecdsa)
+                    }
+                    Some("1.3.132.0.33") => Err(Unfit::P224),
+                    _ => Err(Unfit::Unreadable),
+                }
+            }
+            _ => Err(Unfit::Kind),
+        }
+    }
+
+    fn verifies(&self, key: &SubjectPublicKeyInfo<'_>, message: &[u8], signed: &[u8]) -> bool {
+        match self {
+            Verifier::Ring(algorithm) => {
+                let key = UnparsedPublicKey::new(*algorithm, &key.subject_public_key.data);
+                key.verify(message, signed).is_ok()
+            }
+            Verifier::Ecdsa => keys::verify_ecdsa(key, &SHA256, message, signed).is_ok(),
+        }
     }
 }
 
@@ -506,6 +527,18 @@ mod tests {
                 "{path}: Invalid value: \"2048-bit modulus\": RSA keys must have modulus size 3072 or 4096"
             )
         );
+        // By OpenSSL: a key on secp256k1, which Go does not know.
+        let unknown = "MIHDMGsCAQAwDDEKMAgGA1UEAwwBYTBWMBAGByqGSM49AgEGBSuBBAAKA0IABAMBcTZM3xE2lmtoj7HlYvDq/Mof3/MY4FeGGHQzDRTBHQq1jnCD8eLrQr/nE26BoNsLJYAyg31sulioNShOKemgADAKBggqhkjOPQQDAgNIADBFAiAnnIwgs366v2dJ4hxoGM+VOPTHlqZ5FkBtMYRa2PCRawIhAJ10SXQYLKD7zFK/4/dolAWQQsXlHRMUYaYtp69n/5eH";
+        assert_eq!(faults(&[("stubPKCS10Request", json!(unknown))]), malformed);
+        // In the order of this file: P-224, and P-521 with SHA-512.
+        let by_curve = blocks(include_str!("../../../keys/src/testdata/ecdsa.pem"));
+        assert_eq!(stub(&by_curve[15].der), "");
+        assert_eq!(
+            stub(&by_curve[0].der),
+            format!(
+                "{path}: Invalid value: \"curve P-224\": elliptic public keys must use curve P256, P384, or P521"
+            )
+        );
         let either = "spec: Invalid value: exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set";
         assert_eq!(faults(&[("stubPKCS10Request", json!(""))]), either);
         assert_eq!(faults(&[("pkixPublicKey", json!("AAAA"))]), either);
@@ -538,6 +571,36 @@ mod tests {
         assert_eq!(
             given("pu", b"text"),
             "spec.pkixPublicKey: Invalid value: \"dGV4dA==\": must be a valid PKIX-serialized public key"
+        );
+    }
+
+    /// By OpenSSL, for keys that nobody has kept: `openssl pkey -pubout` and `openssl dgst -sha256 -sign` of `pu`.
+    #[test]
+    fn the_curve_of_a_key_is_one_of_three() {
+        let given = |key: &str, proof: &str| {
+            faults(&[
+                ("stubPKCS10Request", Value::Null),
+                ("pkixPublicKey", json!(key)),
+                ("proofOfPossession", json!(proof)),
+            ])
+        };
+        let p521 = "MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQAcBqjFSAy/6oX+gQFiTkgZnzxDZ1FO0JGk2q+9Cp9lkmyCf3MTDluaDPtbfQvNtAB2n2R1+5g3aNCFgcJySrk5MkAzp3JkdPUrkeGoAgMTsdop/PmrLt+vzXXXQhdFRRLqMUz1Rkygy5tC0ktD8STb6G+OTluol2u3iur9x+xZURbR8M=";
+        let proof = "MIGHAkEVSNsEcfOAEIB2hFUL/XDHokQg/GDnA79VvY3NP4WN3T49hWbK3PPhz2dLZRjONufbCgxqrCza4CjyERvecWMuYgJCANfrb3il/0J0yyepO1XnYbW1eJ4ti4HuZKbZfdyMfWhpciB7Fl6sstiL3H7uWgwe00egvrL+t3KRvs42bB6YSUbu";
+        assert_eq!(given(p521, proof), "");
+        let p224 = "ME4wEAYHKoZIzj0CAQYFK4EEACEDOgAEH0/VGcn7DGOOgYAaovNjF44NfJmusRGuk5yZk7lN2MV/c5auej+tMqVNMRGYTiRjddtDNoVvoic=";
+        let proof =
+            "MD0CHF+l12x0N5kwQTnKV68Ij0KzQ14opNMteX6Xr3oCHQCM1U8v6i1UymQNAk2gn3dXO4qpyDgto6cw3/wM";
+        assert_eq!(
+            given(p224, proof),
+            "spec.pkixPublicKey: Invalid value: \"curve P-224\": elliptic public keys must use curve P256 or P384"
+        );
+        // On secp256k1.
+        let unknown = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEAwFxNkzfETaWa2iPseVi8Or8yh/f8xjgV4YYdDMNFMEdCrWOcIPx4utCv+cTboGg2wslgDKDfWy6WKg1KE4p6Q==";
+        assert_eq!(
+            given(unknown, proof),
+            format!(
+                "spec.pkixPublicKey: Invalid value: \"{unknown}\": must be a valid PKIX-serialized public key"
+            )
         );
     }
 

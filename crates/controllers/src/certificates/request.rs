@@ -42,7 +42,7 @@ impl MalformedRequest {
                 "create another request, as `openssl req -new` writes it"
             }
             MalformedRequest::Signature(_) => {
-                "create another request, signed by its own key: RSA of 2048 bits or more or ECDSA on P-256 or P-384, with SHA-256, or Ed25519"
+                "create another request, signed by its own key: RSA of 2048 bits or more, ECDSA or Ed25519, with SHA-256"
             }
         }
     }
@@ -128,6 +128,12 @@ impl Request {
         let parsed = read(&self.der)?;
         let verified = keys::verify_request(&parsed);
         verified.map_err(|error| MalformedRequest::Signature(error.to_string()))
+    }
+
+    /// Its signature is of a kind that can be verified, whether it fits or not. Costs next to nothing.
+    pub fn can_be_verified(&self) -> Result<(), MalformedRequest> {
+        let known = keys::knows_signature_of(&read(&self.der)?);
+        known.map_err(|error| MalformedRequest::Signature(error.to_string()))
     }
 }
 
