@@ -107,6 +107,7 @@ fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         let verdict = "is approved, and no controller that signs runs here".to_owned();
         (off.why(CSR_SIGNING), verdict, starts(off))
     } else {
+        see_whether_signs(facts, draft);
         return draft.conclude(State::Progressing, "is approved, and waits to be signed");
     };
     draft.offer(help);
@@ -116,6 +117,15 @@ fn unsigned(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
 fn stuck(facts: &Facts, why: String, verdict: String, draft: &mut Draft<'_>) {
     draft.in_the_way(Obstacle::of(&facts.object, why));
     draft.conclude(State::Stuck, verdict);
+}
+
+/// Where nobody says what runs, nothing is to be expected of it.
+fn see_whether_signs(facts: &Facts, draft: &mut Draft<'_>) {
+    if facts.started.is_none() {
+        draft.sees(format!(
+            "whether {CSR_SIGNING} runs, and can sign it, is not known"
+        ));
+    }
 }
 
 /// What makes the signing controller run.
@@ -170,6 +180,12 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
         return stuck(facts, line.why.to_string(), sentence(&line), draft);
     }
     draft.conclude(State::Stuck, "waits to be approved");
+    // What helps beyond the approval is told first: it takes longer.
+    if let Some(line) = decided(facts, &[NO_AUTHORITY, CANNOT_SIGN]) {
+        let verdict = format!("waits to be approved, and {}", sentence(&line));
+        draft.conclude(State::Stuck, verdict);
+        draft.offer(hint(&line));
+    }
     let name = text(&facts.object, "/metadata/name");
     if signer == KUBELET_CLIENT
         && let Some(off) = facts.off(CSR_APPROVING)
@@ -188,6 +204,8 @@ fn pending(facts: &Facts, signer: &str, draft: &mut Draft<'_>) {
             "no controller that signs it then runs here: {}",
             off.why(CSR_SIGNING)
         ));
+    } else {
+        see_whether_signs(facts, draft);
     }
     let approvers = approvers::of(facts, signer, name);
     draft.sees(match approvers.as_slice() {

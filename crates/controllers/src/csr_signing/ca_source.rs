@@ -3,11 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use api::Time;
 use parking_lot::Mutex;
 use ring::digest::{self, Digest};
 
-use super::authority::{Authority, BadAuthority};
+use super::authority::{Authority, BadAuthority, validity};
 use crate::certificates::Signer;
 use crate::config::{CsrSigning, SignerFiles};
 
@@ -165,6 +167,21 @@ impl CaProvider {
             }
             (Err(error), None) => Err(error),
             (Ok(None), None) => unreachable!("nothing is unchanged that was never read"),
+        }
+    }
+
+    /// Why nothing could be signed now: no authority could be read yet, or it has ended. One that was good is not read again
+    /// for this.
+    pub fn fault(&self, now: Time) -> Option<String> {
+        let held = self.held.lock();
+        let held = held.as_ref().map(|held| held.authority.clone());
+        let authority = held.map_or_else(|| self.current(), Ok);
+        match authority {
+            Ok(authority) => {
+                let refusal = validity(now, Duration::ZERO, authority.not_after).err();
+                refusal.map(|refusal| refusal.to_string())
+            }
+            Err(error) => Some(error.to_string()),
         }
     }
 

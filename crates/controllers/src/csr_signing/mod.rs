@@ -121,6 +121,18 @@ impl Reconcile for SigningController {
         };
         let decide = |line: Line| report.decide(ObjectId::of(&*request), [line]);
         match next_step(&request, |signer| self.providers.contains_key(&signer)) {
+            Step::Leave(Reason::Pending) => {
+                let obstacle = self.obstacle(&request);
+                let is_passing = obstacle
+                    .as_ref()
+                    .is_some_and(|line| line.reason == reasons::CANNOT_SIGN);
+                let lines = std::iter::once(Line::from(&Reason::Pending)).chain(obstacle);
+                report.decide(ObjectId::of(&*request), lines);
+                Ok(match is_passing {
+                    true => Next::After(CA_RETRY),
+                    false => Next::AwaitChange,
+                })
+            }
             Step::Leave(reason) => {
                 decide(Line::from(&reason));
                 Ok(Next::AwaitChange)
@@ -138,8 +150,7 @@ impl Reconcile for SigningController {
                 }
                 Err(problem) => {
                     tracing::warn!(request = %key, signer = signer.name(), problem, "cannot sign a certificate");
-                    let line = Line::waits(reasons::CANNOT_SIGN, "cannot be signed");
-                    decide(line.because(problem).hint("check the CA of this signer"));
+                    decide(cannot_sign(problem));
                     Ok(Next::After(CA_RETRY))
                 }
             },
@@ -148,6 +159,16 @@ impl Reconcile for SigningController {
 }
 
 impl SigningController {
+    /// Why a request could not be signed if it was approved now.
+    fn obstacle(&self, request: &CertificateSigningRequest) -> Option<Line> {
+        let signer = Signer::named(&request.spec.signer_name)?;
+        let Some(provider) = self.providers.get(&signer) else {
+            return Some(Line::from(&Reason::NoAuthority(signer)));
+        };
+        let now = self.context.clock.now().time();
+        provider.fault(now).map(cannot_sign)
+    }
+
     fn sign(
         &self,
         request: &CertificateSigningRequest,
@@ -209,6 +230,11 @@ impl SigningController {
             _ => Ok(Next::AwaitChange),
         }
     }
+}
+
+fn cannot_sign(problem: String) -> Line {
+    let line = Line::waits(reasons::CANNOT_SIGN, "cannot be signed");
+    line.because(problem).hint("check the CA of this signer")
 }
 
 /// A number that says nothing of the sequence that it is drawn from: everybody sees it, and what else is drawn must not

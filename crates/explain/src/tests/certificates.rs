@@ -148,6 +148,25 @@ fn what_cannot_be_signed_says_why_and_what_helps() {
     );
 }
 
+/// Who may approve it is still said; what takes longer is advised first.
+#[test]
+fn what_waits_for_approval_says_that_it_could_not_be_signed() {
+    check_unsigned(
+        "{}",
+        "class: waits, reason: NoAuthority, what: cannot be signed, why: no CA is given, hint: a flag names one",
+        expect![[r#"
+            waits to be approved, and cannot be signed: no CA is given
+            a flag names one"#]],
+    );
+    check_unsigned(
+        "{}",
+        "class: waits, reason: CannotSign, what: cannot be signed, why: the signer has expired, hint: check the CA of this signer",
+        expect![[r#"
+            waits to be approved, and cannot be signed: the signer has expired
+            check the CA of this signer"#]],
+    );
+}
+
 /// To approve it would be in vain.
 #[test]
 fn a_request_that_no_signer_takes_is_not_suggested_for_approval() {
@@ -253,6 +272,7 @@ lines: [{class: waits, reason: Pending, what: waits to be approved, why: nothing
 
             sees        asked by jane
                         is deleted at 2026-01-02T11:00:00Z (in 23h) or within an hour after: it is neither approved nor denied
+                        whether certificatesigningrequest-signing-controller runs, and can sign it, is not known
                         members of system:masters may approve it, and group security, service account ops/bot
 
             pending     waits to be approved: nothing is signed that is not approved
@@ -469,6 +489,7 @@ spec: {{signerName: {signer}, usages: [client auth], username: jane}}
     };
     let client = "kubernetes.io/kube-apiserver-client";
     let nobody = sees(client, "job-controller");
+    assert!(!nobody.contains("is not known"));
     assert!(nobody.contains("no controller that signs it then runs here"));
     assert!(nobody.contains("and no controller that deletes it runs here"));
     let signing = "certificatesigningrequest-signing-controller";

@@ -13,6 +13,8 @@ use crate::certificates::Signer;
 
 /// Of a curve that ring does not know.
 const P521: &str = include_str!("../../certificates/testdata/p521.csr");
+/// By OpenSSL, for a key that nobody has kept: `openssl req -new -newkey rsa:1024 -subj /CN=a -sha384`.
+const SMALL_RSA_SHA384: &str = include_str!("../../certificates/testdata/small-rsa-sha384.csr");
 
 fn request(encoded: &str, signer: &str, status: Value) -> Csr {
     let request = json!({
@@ -127,9 +129,15 @@ fn what_can_never_be_signed_says_so_once() {
     never("", no_pem);
     never("not base64", no_pem);
     never(&BASE64_STANDARD.encode(vec![0; 1 << 20]), no_pem);
-    let unverified =
-        "unable to verify certificate request signature: signature unsupported algorithm";
-    never(&encoded(P521), unverified);
+    never(
+        &encoded(SMALL_RSA_SHA384),
+        "unable to verify certificate request signature: signature unsupported algorithm",
+    );
+}
+
+/// Servers refuse it when it is created, so that it is looked for when it is signed, and not before.
+#[test]
+fn a_wrong_signature_is_found_before_anything_is_signed() {
     let mut der = x509_parser::pem::parse_x509_pem(JANE.as_bytes())
         .unwrap()
         .1
@@ -139,8 +147,23 @@ fn what_can_never_be_signed_says_so_once() {
     let body = BASE64_STANDARD.encode(der);
     let pem =
         format!("-----BEGIN CERTIFICATE REQUEST-----\n{body}\n-----END CERTIFICATE REQUEST-----\n");
-    never(
-        &encoded(&pem),
-        "unable to verify certificate request signature: signature verification error",
+    let approved = json!({"conditions": [{"type": "Approved", "status": "True"}]});
+    check(
+        &request(&encoded(&pem), Signer::ApiServerClient.name(), approved),
+        "can never be signed: unable to verify certificate request signature: signature verification error",
+    );
+}
+
+#[test]
+fn a_request_by_a_key_on_a_curve_that_ring_lacks_is_signed() {
+    let client = Signer::ApiServerClient.name();
+    let approved = json!({"conditions": [{"type": "Approved", "status": "True"}]});
+    check(
+        &request(&encoded(P521), client, approved),
+        "ApiServerClient signs jane",
+    );
+    check(
+        &request(&encoded(P521), client, json!(null)),
+        "waits to be approved: nothing is signed that is not approved",
     );
 }

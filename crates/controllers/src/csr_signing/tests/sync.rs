@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use api::kinds::CertificateSigningRequest as Csr;
-use api::{Resource, Rng};
+use api::{Key, Resource, Rng};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rcgen::{CertificateParams, KeyPair};
+use runtime::Context;
 use serde_json::{Value, json};
 use testkit::World;
 
@@ -35,11 +36,15 @@ fn fixed(certificate: &str, key: &str) -> CaSource {
 async fn world_with(sources: Vec<(Signer, CaSource)>) -> World {
     let mut world = World::new().await;
     let context = world.context();
+    run(&mut world, &context, sources).await;
+    world
+}
+
+async fn run(world: &mut World, context: &Context, sources: Vec<(Signer, CaSource)>) {
     let ttl = Duration::from_secs(24 * 3600);
-    let running = controller(&context, sources, ttl, world.rng.fork(), 5).run(world.stop());
+    let running = controller(context, sources, ttl, world.rng.fork(), 5).run(world.stop());
     world.run(running);
     world.start().await;
-    world
 }
 
 async fn world() -> World {
@@ -269,4 +274,72 @@ async fn a_ca_that_is_not_there_yet_signs_once_it_is() {
         written.starts_with("PUT certificatesigningrequests/"),
         "{written}"
     );
+}
+
+/// Who approves it learns before that nobody can sign it, and when that is over.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_approval_says_that_it_could_not_be_signed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let source = CaSource::Files {
+        certificate: path("ca.crt"),
+        key: path("ca.key"),
+    };
+    let mut world = World::new().await;
+    let context = world.context();
+    run(&mut world, &context, vec![(Signer::KubeletClient, source)]).await;
+    let said = || {
+        let decided = context
+            .decisions
+            .get(context.controller, &Key::new("", "c"))
+            .pop();
+        let lines = decided.unwrap().lines;
+        let said: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        said.join("; ")
+    };
+    let waits = "waits to be approved: nothing is signed that is not approved";
+    ask(&world, NODE_CLIENT, Signer::KubeletClient.name(), &KUBELET).await;
+    world.wait_until_idle().await;
+    let unread = said();
+    assert!(
+        unread.starts_with(&format!("{waits}; cannot be signed: error reading CA file")),
+        "{unread}"
+    );
+    std::fs::write(path("ca.crt"), CA_CERTIFICATE).unwrap();
+    std::fs::write(path("ca.key"), CA_KEY).unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(said(), waits);
+    assert_eq!(world.written(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_approval_says_that_its_signer_has_no_ca_or_one_that_has_ended() {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new([]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2023, 12, 31);
+    let ended = params.self_signed(&key).unwrap();
+    let ended = fixed(&ended.pem(), &key.serialize_pem());
+    for (sources, expected) in [
+        (
+            vec![(Signer::KubeletServing, ended.clone())],
+            "no CA is given for signer kubernetes.io/kube-apiserver-client-kubelet",
+        ),
+        (
+            vec![(Signer::KubeletClient, ended)],
+            "the signer has expired: NotAfter=2023-12-31T00:00:00Z",
+        ),
+    ] {
+        let mut world = World::new().await;
+        let context = world.context();
+        run(&mut world, &context, sources).await;
+        ask(&world, NODE_CLIENT, Signer::KubeletClient.name(), &KUBELET).await;
+        world.wait_until_idle().await;
+        let decided = context
+            .decisions
+            .get(context.controller, &Key::new("", "c"))
+            .pop();
+        let lines = decided.unwrap().lines;
+        assert_eq!(lines.last().unwrap().why, expected);
+        assert_eq!(lines.len(), 2);
+    }
 }
