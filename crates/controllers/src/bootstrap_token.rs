@@ -175,6 +175,22 @@ mod tests {
             "NotForSigning",
         );
         check(name, "token-id=abc123 token-secret=s", "NotForSigning");
+        // Keys without a value are as good as none.
+        check(
+            name,
+            "token-id=abc123 token-secret=s usage-bootstrap-signing= expiration=",
+            "NotForSigning",
+        );
+        check(
+            name,
+            "token-id= token-secret=s usage-bootstrap-signing=true",
+            "NoId",
+        );
+        check(
+            name,
+            "token-id=abc123 token-secret= usage-bootstrap-signing=true",
+            "NoSecret",
+        );
         check(name, "token-secret=s usage-bootstrap-signing=true", "NoId");
         check(
             name,

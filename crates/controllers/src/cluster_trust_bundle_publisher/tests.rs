@@ -41,7 +41,7 @@ fn check(bundles: &[(&str, &str)], expected: &str) {
     assert_eq!(steps.join(", "), expected, "{bundles:?}");
 }
 
-// Upstream: TestCTBPublisherSync (7 rows; those about other signers are in the test below).
+// Upstream: TestCTBPublisherSync (7 rows; those about other signers are in `bundles_of_other_signers_are_left_alone`).
 #[test]
 fn one_bundle_with_the_right_name_and_content_stays() {
     check(&[], "create");
@@ -134,6 +134,20 @@ async fn a_bundle_is_written_whole() {
     assert!(synced(&[bundle(NAME, ROOT)]).await.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn bundles_of_other_signers_are_left_alone() {
+    let other = |name: &str, signer: &str| {
+        let json = json!({"metadata": {"name": name, "uid": name}, "spec": {"signerName": signer, "trustBundle": "x"}});
+        Arc::new(ClusterTrustBundle::decode(json.to_string().as_bytes()).unwrap())
+    };
+    let others = [other("nosigner", ""), other("signer:one", "signer")];
+    let written = synced(&others).await;
+    assert_eq!(written.len(), 1, "{written:?}");
+    assert!(written[0].starts_with("POST "), "{written:?}");
+    let [one, two] = others;
+    assert!(synced(&[one, two, bundle(NAME, ROOT)]).await.is_empty());
+}
+
 /// A server whose discovery knows bundles in these versions only.
 fn serve(world: &World, versions: &[&str]) {
     let resource = json!({
@@ -185,19 +199,24 @@ async fn a_server_without_bundles_is_asked_again() {
     assert!(!first_path(&world).await.is_empty());
 }
 
-// Upstream: TestSyncCounter.
+// Upstream: TestSyncCounter (5 rows).
 #[tokio::test(start_paused = true)]
 async fn lookups_are_counted_by_status_code() {
     let metrics = Metrics::new();
     let measured = measured(&metrics);
     let client = World::new().await.client;
     let missing = client.get(&Namespace::TYPE, "", "none").await.err();
+    let bad = client.create(&Namespace::TYPE, "", "{}").await.err();
+    let no_answer = client::Error::InvalidRequest("test".to_owned());
     measured.on_sync(Instant::now(), None);
-    measured.on_sync(Instant::now(), missing.as_ref());
+    for error in [missing.as_ref(), bad.as_ref(), Some(&no_answer)] {
+        assert!(error.is_some());
+        measured.on_sync(Instant::now(), error);
+    }
     let families = metrics.registry().gather();
     let name = "clustertrustbundle_publisher_sync_total";
     let family = families.iter().find(|found| found.name() == name);
     let samples = family.unwrap().get_metric().iter();
     let codes: Vec<&str> = samples.map(|one| one.get_label()[0].value()).collect();
-    assert_eq!(codes, ["200", "404"]);
+    assert_eq!(codes, ["200", "400", "404", "500"]);
 }

@@ -45,12 +45,17 @@ async fn requests_go_after_fifteen_minutes() {
 
 #[test]
 fn a_request_is_old_to_the_second() {
-    let created = |at: &str| {
-        let json = json!({"metadata": {"name": "r", "creationTimestamp": at}});
-        PodCertificateRequest::decode(json.to_string().as_bytes()).unwrap()
-    };
+    let denied = json!({"conditions": [{"type": "Denied", "status": "True", "reason": "Foo", "message": "abc"}]});
     let now = api::MicroTime::parse("2025-01-01T00:30:00Z").unwrap();
-    assert!(!super::is_old(&created("2025-01-01T00:15:01Z"), now));
-    assert!(super::is_old(&created("2025-01-01T00:15:00Z"), now));
-    assert!(super::is_old(&created("2025-01-01T00:14:59Z"), now));
+    for status in [json!({}), denied] {
+        let is_old = |at: &str| {
+            let json =
+                json!({"metadata": {"name": "r", "creationTimestamp": at}, "status": status});
+            let request = PodCertificateRequest::decode(json.to_string().as_bytes()).unwrap();
+            super::is_old(&request, now)
+        };
+        assert!(!is_old("2025-01-01T00:15:01Z"));
+        assert!(is_old("2025-01-01T00:15:00Z"));
+        assert!(is_old("2025-01-01T00:14:59Z"));
+    }
 }
