@@ -3,7 +3,7 @@
 //! A bug of a controller is a patch in `crates/simulator/bugs`, so that a plan shows its logic and nothing else. All of them
 //! are put into one copy of the tree under `target/bugs`, which is built once: a function that patches change asks first which
 //! bug is chosen, and has a body for each. The head of a patch says what the bug does and which check is meant to find it.
-//! Bugs of the runtime are hooks (`runtime::mutation`), for which the test `seeded_bugs` of the simulator looks.
+//! Bugs of the runtime are hooks (`api::mutation`), for which the test `seeded_bugs` of the simulator looks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -299,18 +299,19 @@ impl Seeded {
         Ok(())
     }
 
-    /// The file with all bugs, each of which is in force when it is chosen (`runtime::mutation`).
+    /// The file with all bugs, each of which is in force when it is chosen (`api::mutation`, which
+    /// every crate can ask).
     fn text(&self, path: &Path) -> String {
-        let runtime = match path.starts_with("crates/runtime") {
+        let api = match path.starts_with("crates/api") {
             true => "crate",
-            false => "::runtime",
+            false => "::api",
         };
         let mut text = String::new();
         for (number, between) in self.source.between.iter().enumerate() {
             text += between;
             let variants = self.bodies.get(&number).into_iter().flatten();
             for (bug, body) in variants {
-                text += &format!("if {runtime}::mutation::on(\"{bug}\") {{\n{body}}} else ");
+                text += &format!("if {api}::mutation::on(\"{bug}\") {{\n{body}}} else ");
             }
             let Some(body) = self.source.bodies.get(number) else {
                 continue;
@@ -434,8 +435,8 @@ impl Thing {
         };
         let (healthy, less, more) = (body("from + ONE"), body("from"), body("2 + ONE"));
         let switched = format!(
-            "if ::runtime::mutation::on(\"less\") {{\n{less}}} else \
-             if ::runtime::mutation::on(\"more\") {{\n{more}}} else {{\n{healthy}}}\n"
+            "if ::api::mutation::on(\"less\") {{\n{less}}} else \
+             if ::api::mutation::on(\"more\") {{\n{more}}} else {{\n{healthy}}}\n"
         );
         let expected = HEALTHY.replace(&healthy, &switched);
         assert_eq!(seeded(&bugs).expect("they are in a body"), expected);

@@ -28,6 +28,7 @@ pub mod kinds;
 pub mod labels;
 mod lru;
 pub mod meta;
+pub mod mutation;
 pub mod names;
 pub mod pod_resources;
 pub mod protobuf;

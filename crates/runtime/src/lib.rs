@@ -12,7 +12,6 @@ pub mod controller;
 pub mod expectations;
 pub mod informer;
 pub mod latch;
-pub mod mutation;
 pub mod pace;
 pub mod queue;
 pub mod rate_limit;
@@ -24,7 +23,7 @@ pub mod store;
 pub mod triggers;
 pub mod written;
 
-pub use api::{Clock, Rng};
+pub use api::{Clock, Rng, mutation};
 pub use builder::Loop;
 pub use context::Context;
 pub use controller::{Controller, Error, Next, Reconcile, Runnable, panic_text};
