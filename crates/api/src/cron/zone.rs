@@ -47,7 +47,7 @@ impl Zone {
     }
 
     /// What the wall clock shows at an instant, in seconds since 1970; none where years do not have four digits.
-    pub(super) fn wall(&self, unix: i64) -> Option<DateTime> {
+    pub fn wall(&self, unix: i64) -> Option<DateTime> {
         let at = Timestamp::from_second(unix).ok()?;
         Some(self.0.to_offset(at).to_datetime(at))
     }

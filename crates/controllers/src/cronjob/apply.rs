@@ -17,7 +17,7 @@ use crate::workload::status::put_status;
 
 /// What the API server has now that the caches do not.
 pub struct LookedUp {
-    /// The CronJob, if it lists jobs as active that the cached one does not.
+    /// The CronJob, if it knows of starts that the cached one does not.
     pub cron_job: Option<Arc<CronJob>>,
     pub missing: Vec<Uid>,
     pub failure: Option<Error>,
@@ -63,7 +63,10 @@ impl CronJobs {
             match self.context.client.get_as::<CronJob>(namespace, name).await {
                 Ok(live) => {
                     let is_known = |job: &&Arc<Job>| live.status.has_active(&job.metadata.uid);
-                    found.cron_job = unlisted.iter().any(is_known).then(|| Arc::new(live));
+                    let is_newer = live.metadata.uid == cron_job.metadata.uid
+                        && live.status.last_schedule_time > cron_job.status.last_schedule_time;
+                    let knows_more = is_newer || unlisted.iter().any(is_known);
+                    found.cron_job = knows_more.then(|| Arc::new(live));
                 }
                 Err(error) => {
                     found.failure = Some(error.into());

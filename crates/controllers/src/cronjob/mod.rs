@@ -20,7 +20,8 @@
 //! status once.
 //!
 //! **Deliberate differences**: jobs belong to the CronJob whose uid they carry, not to any of its name; deletions carry the job's uid as a precondition; a job that
-//! ended before the status knew of it is not deleted until it does, and so not started again; where somebody else's job
+//! ended before the status knew of it is not deleted until it does, and so not started again; one that runs and that the
+//! status never knew of is put on the active list; where somebody else's job
 //! has the name, the next time is waited for; a job that is gone already is no failure to delete it; what the API server
 //! said about the active list is what the status is written on, so that there is no conflict. `MissSchedule` is not
 //! emitted: what is due is never past its deadline, in upstream neither. A start that the deadline forbids is a decision.
@@ -33,6 +34,7 @@ mod oracle;
 mod plan;
 mod reason;
 mod schedule;
+mod times;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::conditions::is_true;
 use api::decision::{Explain, Line};
 use api::kinds::{CRON_JOB_SCHEDULED_TIMESTAMP, CronJob, CronJobStatus, Job, ObjectReference};
-use api::{MicroTime, Time, Uid};
+use api::{MicroTime, Resource, Time, Uid};
 
 use super::new_job::job_name;
 use super::reason::Reason;
@@ -16,7 +16,7 @@ use api::cron::{Schedule, Zone};
 /// What caches and API server say.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// From the cache; from the API server if only that knows of jobs that are there.
+    /// From the cache; from the API server if only that knows of starts that there were.
     pub cron_job: Arc<CronJob>,
     /// The jobs that it controls, by name.
     pub jobs: Vec<Arc<Job>>,
@@ -89,6 +89,14 @@ fn is_on_record(cron_job: &CronJob, job: &Job) -> bool {
     scheduled_for(job).is_none_or(|time| Some(time) <= cron_job.status.last_schedule_time)
 }
 
+/// The time that a job was started for, if nobody came to note it: a crash, or a write that was refused, came in between.
+fn unnoted(cron_job: &CronJob, job: &Job) -> Option<Time> {
+    let time = scheduled_for(job)?;
+    let is_ours = *job.metadata.name == *job_name(&cron_job.metadata.name, time);
+    let is_new = Some(time) > cron_job.status.last_schedule_time;
+    (is_ours && is_new && !job.metadata.is_terminating()).then_some(time)
+}
+
 /// The time that a CronJob created this job for; none if it did not.
 pub fn scheduled_for(job: &Job) -> Option<Time> {
     let annotation = job.metadata.annotation(CRON_JOB_SCHEDULED_TIMESTAMP);
@@ -125,9 +133,19 @@ impl Plan {
             let is_listed = status.has_active(&job.metadata.uid);
             let job_name = name(job);
             let Some(end) = job.finished() else {
-                // It is not adopted: a user's `kubectl create job --from` must not hold up the schedule.
-                if !is_listed && !snapshot.unread {
-                    self.reasons.push(Reason::Unexpected { job: job_name });
+                if is_listed || snapshot.unread {
+                    continue;
+                }
+                match unnoted(&snapshot.cron_job, job) {
+                    // UPSTREAM: is told of as any other, and where a later time is due another is started beside it.
+                    Some(time) => {
+                        let reference = ObjectReference::new(&Job::TYPE, &job.metadata);
+                        status.active.push(reference);
+                        status.last_schedule_time = status.last_schedule_time.max(Some(time));
+                        self.reasons.push(Reason::Unnoted { job: job_name });
+                    }
+                    // It is not adopted: a user's `kubectl create job --from` must not hold up the schedule.
+                    None => self.reasons.push(Reason::Unexpected { job: job_name }),
                 }
                 continue;
             };

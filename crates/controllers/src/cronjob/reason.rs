@@ -26,6 +26,10 @@ pub enum Reason {
     Unexpected {
         job: Box<str>,
     },
+    /// It was started, and the status does not tell of it.
+    Unnoted {
+        job: Box<str>,
+    },
     /// The API server did not say which jobs are there.
     Unread,
     BeingDeleted,
@@ -147,6 +151,7 @@ impl Reason {
                     .to_owned(),
             ),
             Reason::HistoryLimit { .. }
+            | Reason::Unnoted { .. }
             | Reason::Unread
             | Reason::BeingDeleted
             | Reason::Suspended
@@ -188,7 +193,12 @@ impl From<&Reason> for Line {
                 "UnexpectedJob",
                 format!("does not count job {job} as active"),
             )
-            .because("another client created it, or a crash came before it was recorded"),
+            .because("another client created it"),
+            Reason::Unnoted { job } => {
+                Line::acts("Unnoted", format!("puts job {job} on the active list")).because(
+                    "it was started, and a crash or a refused write kept that from being recorded",
+                )
+            }
             Reason::Unread => Line::waits("Unread", "starts no job")
                 .because("the API server did not say which jobs are active"),
             Reason::BeingDeleted => {

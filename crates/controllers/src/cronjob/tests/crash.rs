@@ -20,7 +20,7 @@ async fn a_job_whose_status_could_not_be_written_is_not_started_twice() {
     pass(65).await;
     assert_eq!(
         world.written(),
-        "POST jobs\nPUT cronjobs/hello/status -> 500\nPOST jobs -> 409\nPUT cronjobs/hello/status"
+        "POST jobs\nPUT cronjobs/hello/status -> 500\nPUT cronjobs/hello/status"
     );
     assert_eq!(
         status(&world).await,
@@ -29,6 +29,50 @@ async fn a_job_whose_status_could_not_be_written_is_not_started_twice() {
     assert_eq!(world.list(&Job::TYPE).await.len(), 1);
     world.wait_until_idle().await;
     assert_eq!(world.written(), "");
+}
+
+// The same, and the next one is due before anybody could note it.
+#[tokio::test(start_paused = true)]
+async fn forbid_waits_for_a_job_whose_start_was_never_noted() {
+    let (world, _) = world().await;
+    let forbid = cron_job(json!({"concurrencyPolicy": "Forbid"}));
+    world.create(&CronJob::TYPE, forbid).await;
+    // Two minutes' worth of tries.
+    world.refuse("PUT", "/status", 500, 13);
+    pass(150).await;
+    let written = world.written();
+    assert_eq!(written.matches("POST jobs").count(), 1, "{written}");
+    pass(120).await;
+    assert_eq!(
+        status(&world).await,
+        json!({"active": [{"name": name(1)}], "lastScheduleTime": "2024-01-01T00:01:00Z"})
+    );
+    finish(&world, &name(1), "Complete").await;
+    pass(1).await;
+    assert_eq!(status(&world).await["active"], json!([{"name": name(4)}]));
+}
+
+// Upstream: TestControllerV2JobAlreadyExistsButNotInActiveStatus, with a cache that has not seen the job either.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_there_already_is_noted_as_started() {
+    let build = |context: &_| controller(context, 1, Zone::UTC);
+    let lagging = crate::lagging::<CronJob>(cron_job(json!({})), Gates::default(), build).await;
+    pass(65).await;
+    lagging.world.refuse("PUT", "/status", 500, 1);
+    assert!(lagging.reconcile("hello").await.is_err());
+    let fresh = controller(&lagging.world.context(), 1, Zone::UTC);
+    fresh
+        .reconcile(&Key::new("default", "hello"))
+        .await
+        .unwrap();
+    assert_eq!(
+        lagging.world.written(),
+        "POST jobs\nPUT cronjobs/hello/status -> 500\nPOST jobs -> 409\nPUT cronjobs/hello/status"
+    );
+    assert_eq!(
+        status(&lagging.world).await,
+        json!({"active": [{"name": name(1)}], "lastScheduleTime": "2024-01-01T00:01:00Z"})
+    );
 }
 
 // The same, and the job is over before anybody comes back; no history is kept.

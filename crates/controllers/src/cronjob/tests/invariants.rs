@@ -35,6 +35,10 @@ fn a_job_is_created_for_a_time_that_has_come_and_once() {
         "24394140: its time was run before, by job hello-24394140"
     );
     assert_eq!(
+        created("30 * * * ? | ", "10:00", "10:31"),
+        "24394200: its schedule does not come at 2016-05-19T10:00:00Z"
+    );
+    assert_eq!(
         created("0 * * * ? | suspend", "10:00", "10:01"),
         "24394200: its CronJob is suspended or being deleted"
     );
@@ -48,7 +52,12 @@ fn forbid_never_runs_two() {
         created(&text("Forbid"), "10:00", "10:01"),
         "24394200: hello-24394140 still runs, and that is forbidden"
     );
-    let by_hand = "0 * * * ? | Forbid | 09:00=running?";
+    let never_noted = "0 * * * ? | Forbid | 09:00=running?";
+    assert_eq!(
+        created(never_noted, "10:00", "10:01"),
+        "24394200: hello-24394140 still runs, and that is forbidden"
+    );
+    let by_hand = "0 * * * ? | Forbid | 09:00=running#";
     assert_eq!(created(by_hand, "10:00", "10:01"), "safe");
 }
 
@@ -96,6 +105,10 @@ fn the_active_list_matches_the_jobs() {
         check("last=10:00 | 10:00=running?"),
         "job hello-24394200 is not listed"
     );
+    assert_eq!(
+        check("last=09:00 | 10:00=running?"),
+        "job hello-24394200 is not listed"
+    );
     assert_eq!(check("last=10:00 | 09:00=running?"), "converged");
 }
 
@@ -109,6 +122,10 @@ fn history_limits_hold_and_no_time_is_left_out() {
         "job hello-24394140 is one too many"
     );
     assert_eq!(check(""), "no job was started for 2016-05-19T10:00:00Z");
+    assert_eq!(
+        check("zone=Asia/Kolkata"),
+        "no job was started for 2016-05-19T09:30:00Z"
+    );
     assert_eq!(check("suspend"), "converged");
     assert_eq!(check("deadline=10"), "converged");
     assert_eq!(check("zone=Mars/Base"), "converged");

@@ -10,4 +10,5 @@ mod policies;
 mod pure;
 mod schedule;
 mod sync;
+mod times;
 mod triggers;

@@ -405,11 +405,11 @@ fn the_last_success_is_noted_also_of_jobs_that_are_cleaned_up() {
 #[test]
 fn a_job_of_somebody_else_s_making_is_told_of_and_not_counted() {
     check(
-        "0 * * * ? | Forbid created=08:59 last=09:00 | 09:30=running?",
+        "0 * * * ? | Forbid created=08:59 last=09:00 | 09:30=running#",
         "10:01",
         expect![[r#"
-            - does not count job hello-24394170 as active: another client created it, or a crash came before it was recorded
-              Warning UnexpectedJob: Saw a job that the controller did not create or forgot: hello-24394170
+            - does not count job by-hand as active: another client created it
+              Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand
             + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
             ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
             start hello-24394200 of 10:00, replaces []
@@ -441,6 +441,35 @@ fn a_cronjob_that_is_being_deleted_or_cannot_be_read_starts_nothing() {
         status: active [], last 09:00, success 09:00:10
         next -"#]]
     .assert_eq(&plan_of(&unread));
+}
+
+// A crash between creating a job and noting it, and the job still runs when the next one is due.
+#[test]
+fn a_job_that_runs_and_was_never_noted_counts() {
+    let text =
+        |policy: &str| format!("0 * * * ? | {policy} created=07:59 last=08:00 | 09:00=running?");
+    check(
+        &text("Forbid"),
+        "10:01",
+        expect![[r#"
+            + puts job hello-24394140 on the active list: it was started, and a crash or a refused write kept that from being recorded
+            ~ waits for its next run at 2016-05-19T11:00:00Z: job hello-24394140 is still active and concurrencyPolicy is Forbid
+              Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid
+            status: active ["hello-24394140"], last 09:00, success -
+            next 11:00"#]],
+    );
+    check(
+        &text("Replace"),
+        "10:01",
+        expect![[r#"
+            + puts job hello-24394140 on the active list: it was started, and a crash or a refused write kept that from being recorded
+            + deletes job hello-24394140: its successor is due and concurrencyPolicy is Replace
+            + creates job hello-24394200: it is scheduled for 2016-05-19T10:00:00Z
+            ~ waits for its next run at 2016-05-19T11:00:00Z: its schedule is 0 * * * ? (UTC)
+            start hello-24394200 of 10:00, replaces ["hello-24394140"]
+            status: active ["hello-24394140"], last 09:00, success -
+            next 11:00"#]],
+    );
 }
 
 // A crash between creating a job and noting it, and the job has ended since.

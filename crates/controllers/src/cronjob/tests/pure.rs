@@ -2,7 +2,8 @@
 //!
 //! `0 * * * ? | Forbid last=09:01 deadline=10 | 09:01=done 10:00=running?`: the schedule, the CronJob, and its jobs by the
 //! time they are for. `Complete` jobs are `done`, others `failed` or `running`; `?` is one that the active list lacks, `!`
-//! one that is listed and not in the cache, `x` one that is listed and that the API server does not have either.
+//! one that is listed and not in the cache, `x` one that is listed and that the API server does not have either, `#` one
+//! that a user made by hand.
 //! Times are of 19 May 2016, a Thursday; `26T10:00` is a week later.
 
 use std::fmt::Write;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use api::decision::{Class, Explain};
 use api::kinds::{CronJob, Job};
-use api::{MicroTime, Resource, Time};
+use api::{LabelSet, MicroTime, Resource, Time};
 use expect_test::Expect;
 use serde_json::{Value, json};
 
@@ -96,9 +97,13 @@ pub(super) fn snapshot(text: &str) -> Snapshot {
     let (mut jobs, mut missing) = (Vec::new(), Vec::new());
     for word in parts.next().unwrap_or_default().split_whitespace() {
         let (at, state) = word.split_once('=').unwrap();
-        let job = job(at, state.trim_end_matches(['?', '!', 'x']));
+        let mut job = job(at, state.trim_end_matches(['?', '!', 'x', '#']));
+        if state.ends_with('#') {
+            job.metadata.name = "by-hand".into();
+            job.metadata.annotations = LabelSet::default();
+        }
         let meta = &job.metadata;
-        if !state.ends_with('?') {
+        if !state.ends_with(['?', '#']) {
             let reference = json!({
                 "kind": "Job", "apiVersion": "batch/v1", "namespace": meta.namespace,
                 "name": meta.name, "uid": meta.uid,
