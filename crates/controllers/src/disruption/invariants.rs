@@ -1,5 +1,5 @@
-//! What must hold: whenever a status is written ([`safe`]), whenever a pod is evicted ([`kept`]), and once nothing
-//! changes any more ([`converged`]).
+//! What must hold: whenever a status is written ([`safe`]), whenever a pod is evicted ([`taken`], [`kept`]), and once
+//! nothing changes any more ([`converged`]).
 //!
 //! Pods are counted here once more, by another way than the controller's.
 
@@ -35,6 +35,25 @@ pub fn safe(before: &PodDisruptionBudget, after: &PodDisruptionBudget) -> Verdic
         return fail("it lists a pod whose eviction nobody asked for");
     }
     Ok(())
+}
+
+/// The API server lets a pod go where one may, and takes it from what may go.
+pub(super) fn taken(before: &PodDisruptionBudget, after: &PodDisruptionBudget) -> Verdict {
+    let known = &before.status.disrupted_pods;
+    let disrupted = after.status.disrupted_pods.keys();
+    let count = disrupted.filter(|pod| !known.contains_key(*pod)).count();
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    let (had, left) = (
+        before.status.disruptions_allowed,
+        after.status.disruptions_allowed,
+    );
+    match count == 0 || (left >= 0 && had.saturating_sub(count) == left) {
+        true => Ok(()),
+        false => Err(format!(
+            "budget {}: {had} evictions were allowed before {count} of them, and {left} after",
+            after.metadata.key()
+        )),
+    }
 }
 
 /// Enough pods are healthy after an eviction.

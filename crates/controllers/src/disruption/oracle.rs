@@ -8,7 +8,7 @@ use api::kinds::{
 use api::{Istr, MicroTime, Resource, Uid};
 
 use super::DESCRIPTOR;
-use super::invariants::{converged, is_healthy, kept, safe};
+use super::invariants::{converged, is_healthy, kept, safe, taken};
 use crate::oracle::{Change, Oracle, Verdict, World, no_business};
 
 #[derive(Default)]
@@ -32,6 +32,11 @@ impl Oracle for DisruptionOracle {
                 self.written_at.insert(meta.uid.clone(), now);
             }
             return;
+        }
+        if let Some((before, after)) = change.updated::<PodDisruptionBudget>()
+            && let Err(problem) = taken(&before, &after)
+        {
+            self.broken.get_or_insert(problem);
         }
         if let Some(pod) = evicted(change) {
             self.check_evicted(world, &pod);
