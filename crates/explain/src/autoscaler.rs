@@ -22,10 +22,7 @@ pub(crate) const KIND: Kind = Kind {
 
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let hpa = &facts.object;
-    let least = match hpa.pointer("/spec/minReplicas") {
-        Some(_) => number(hpa, "/spec/minReplicas"),
-        None => 1,
-    };
+    let least = least(hpa);
     let most = number(hpa, "/spec/maxReplicas");
     draft.wants(format!(
         "{least} to {} of {}",
@@ -35,15 +32,24 @@ pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let read = list(hpa, "/status/currentMetrics");
     for (at, spec) in list(hpa, "/spec/metrics").iter().enumerate() {
         draft.wants(wanted(spec));
-        draft.sees(seen(spec, read.get(at)));
+        draft.explanation.sees.extend(seen(spec, read.get(at)));
     }
     let current = number(hpa, "/status/currentReplicas");
     let desired = number(hpa, "/status/desiredReplicas");
-    draft.sees(format!("{} now", counted(current, "replica")));
+    if condition(hpa, "ScalingActive").is_some() {
+        draft.sees(format!("{} now", counted(current, "replica")));
+    }
     for kind in ["AbleToScale", "ScalingActive"] {
         note(facts, kind, draft);
     }
     conclude(facts, current, desired, draft);
+}
+
+fn least(hpa: &Value) -> i64 {
+    match hpa.pointer("/spec/minReplicas") {
+        Some(_) => number(hpa, "/spec/minReplicas"),
+        None => 1,
+    }
 }
 
 /// `deployment/web`
@@ -102,13 +108,35 @@ fn wanted(spec: &Value) -> String {
     format!("{} at {target}", name(spec))
 }
 
-fn seen(spec: &Value, read: Option<&Value>) -> String {
-    let name = name(spec);
-    let current = read.filter(|read| !text(read, "/type").is_empty());
-    match current.and_then(|read| amount(&source(read)["current"])) {
-        Some(current) => format!("{name} is at {current}"),
-        None => format!("{name} could not be read"),
-    }
+/// None where nobody asked for it.
+fn seen(spec: &Value, read: Option<&Value>) -> Option<String> {
+    let (name, read) = (name(spec), read?);
+    let current = Some(read).filter(|read| !text(read, "/type").is_empty());
+    Some(
+        match current.and_then(|read| amount(&source(read)["current"])) {
+            Some(current) => format!("{name} is at {current}"),
+            None => format!("{name} could not be read"),
+        },
+    )
+}
+
+/// Does its behavior turn off what is asked for?
+fn turned_off(hpa: &Value, able: &str, limited: &str) -> Option<&'static str> {
+    let (rules, sentence) = if able == "ScaleDownStabilized" || limited == "ScaleDownLimit" {
+        (
+            "scaleDown",
+            "; fewer would do, and scaling down is disabled",
+        )
+    } else if able == "ScaleUpStabilized" || limited == "ScaleUpLimit" {
+        (
+            "scaleUp",
+            "; more are asked for, and scaling up is disabled",
+        )
+    } else {
+        return None;
+    };
+    let policy = text(hpa, &format!("/spec/behavior/{rules}/selectPolicy"));
+    (policy == "Disabled").then_some(sentence)
 }
 
 /// A condition that says no is in the way.
@@ -174,6 +202,11 @@ fn conclude(facts: &Facts, current: i64, desired: i64, draft: &mut Draft<'_>) {
         // What the controller waits for is what its conditions say.
         draft.explanation.waits.clear();
         draft.conclude(state, format!("does not scale {}: {why}", target(hpa)));
+        if since_zero {
+            let command = format!("scale {} --replicas={}", target(hpa), least(hpa).max(1));
+            let why = "turns autoscaling on again";
+            return draft.offer(help::on(facts, &command, why));
+        }
         draft.offer(missing_requests(facts));
         if reason("ScalingActive") == "FailedGetResourceMetric" {
             draft.offer(help::on(
@@ -188,6 +221,7 @@ fn conclude(facts: &Facts, current: i64, desired: i64, draft: &mut Draft<'_>) {
         let verdict = "has not been looked at yet: that happens every 15 seconds";
         return draft.conclude(State::Progressing, verdict);
     }
+    let turned_off = turned_off(hpa, reason("AbleToScale"), reason("ScalingLimited"));
     let held = match reason("AbleToScale") {
         "ScaleDownStabilized" | "ScaleUpStabilized" => "; the stabilization window holds it there",
         _ => match reason("ScalingLimited") {
@@ -197,6 +231,7 @@ fn conclude(facts: &Facts, current: i64, desired: i64, draft: &mut Draft<'_>) {
             _ => "",
         },
     };
+    let held = turned_off.unwrap_or(held);
     let at = counted(desired, "replica");
     match current == desired {
         true => draft.conclude(

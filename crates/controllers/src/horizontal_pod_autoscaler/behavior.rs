@@ -24,6 +24,10 @@ pub struct Normalized {
     pub limited: (&'static str, &'static str),
     /// When the window opens, if nothing else is proposed meanwhile.
     pub opens_at: Option<MicroTime>,
+    /// Is this direction turned off by its rules?
+    pub is_disabled: bool,
+    /// When the policies allow more, if it is they who do not allow all.
+    pub next_at: Option<MicroTime>,
 }
 
 /// The bounds within which a proposal is made.
@@ -126,6 +130,8 @@ impl Memory {
             },
             limited,
             opens_at,
+            is_disabled: false,
+            next_at: None,
         }
     }
 
@@ -149,13 +155,55 @@ impl Memory {
             DOWN_STABILIZED
         };
         let (replicas, limited) = self.limit(&up, &down, stabilized, bounds, now);
+        let rules = match proposed >= bounds.current {
+            true => &up,
+            false => &down,
+        };
+        let next_at = match limited {
+            UP_LIMIT => self.after_step(&up, true, bounds.current, replicas, now),
+            DOWN_LIMIT => self.after_step(&down, false, bounds.current, replicas, now),
+            _ => None,
+        };
         Normalized {
             replicas,
             stabilized,
             able,
             limited,
             opens_at,
+            is_disabled: proposed != bounds.current && rules.select == "Disabled",
+            next_at,
         }
+    }
+
+    /// When the policies of one direction let the target go on from `to`, after the step that is made now.
+    fn after_step(
+        &self,
+        rules: &Rules<'_>,
+        grows: bool,
+        from: i32,
+        to: i32,
+        now: MicroTime,
+    ) -> Option<MicroTime> {
+        let mut then = self.clone();
+        let by = i32::try_from(to.abs_diff(from)).unwrap_or(i32::MAX);
+        match grows {
+            _ if by == 0 => {}
+            true => then.ups.push((by, now)),
+            false => then.downs.push((by, now)),
+        }
+        // A limit changes when the period of a policy is over for a change that counts towards it.
+        let mut ends = Vec::new();
+        for policy in &rules.policies {
+            let period = seconds(policy.period_seconds);
+            let changes = then.ups.iter().chain(&then.downs);
+            ends.extend(changes.map(|(_, at)| at.plus(period)));
+        }
+        ends.retain(|at| *at > now);
+        ends.sort();
+        ends.into_iter().find(|at| match grows {
+            true => then.up_limit(rules, to, *at) > to,
+            false => then.down_limit(rules, to, *at) < to,
+        })
     }
 
     /// Between the lowest of what was proposed in the window for growth and the highest in that for shrinking.

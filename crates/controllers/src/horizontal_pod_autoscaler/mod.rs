@@ -399,7 +399,7 @@ impl Autoscalers {
     fn explain(&self, hpa: &HorizontalPodAutoscaler, plan: &Plan, report: &Report<'_>) {
         report.decide(ObjectId::of(hpa), plan.reasons.iter().map(Line::from));
         for reason in &plan.reasons {
-            if let Reason::Failed { reason, why } = reason {
+            if let Reason::Failed { reason, why } | Reason::Unmeasured { reason, why } = reason {
                 self.emit(hpa, EventType::Warning, reason, why.clone());
             }
         }

@@ -373,7 +373,7 @@ impl<'a> Work<'a> {
                         .status
                         .current_metrics
                         .push(MetricStatus::default());
-                    self.plan.reasons.push(Reason::Failed {
+                    self.plan.reasons.push(Reason::Unmeasured {
                         reason: failure.reason,
                         why: failure.why.clone(),
                     });
@@ -453,22 +453,30 @@ impl<'a> Work<'a> {
             reason,
             message,
         );
-        if done.stabilized != proposed {
-            // The steady clock and the time of day go on alike from here.
-            let opens_at = done
-                .opens_at
-                .map(|at| self.at.now.plus(at.since(self.at.steady)).time());
+        // The steady clock and the time of day go on alike from here.
+        let on_the_clock =
+            |at: Option<MicroTime>| at.map(|at| self.at.now.plus(at.since(self.at.steady)).time());
+        let (opens_at, next_at) = (on_the_clock(done.opens_at), on_the_clock(done.next_at));
+        if done.is_disabled {
+            // Whatever else holds it: nothing comes of the proposal.
+            self.plan.reasons.push(Reason::TurnedOff {
+                proposed,
+                grows: proposed > self.current,
+            });
+        } else if done.stabilized != proposed {
             self.plan.reasons.push(Reason::Stabilized {
                 proposed,
                 kept: done.stabilized,
                 opens_at,
             });
         }
-        if done.replicas != done.stabilized {
+        if done.replicas != done.stabilized && !done.is_disabled {
             self.plan.reasons.push(Reason::Limited {
                 wanted: done.stabilized,
                 allowed: done.replicas,
                 reason: done.limited.0,
+                has_policies: self.hpa.spec.behavior.is_some(),
+                next_at,
             });
         }
         if done.replicas == self.current {

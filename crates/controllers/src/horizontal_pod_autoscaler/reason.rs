@@ -26,6 +26,14 @@ pub enum Reason {
         wanted: i32,
         allowed: i32,
         reason: &'static str,
+        has_policies: bool,
+        /// When its policies let it go on.
+        next_at: Option<Time>,
+    },
+    /// Its behavior turns this direction off.
+    TurnedOff {
+        proposed: i32,
+        grows: bool,
     },
     Scales {
         from: i32,
@@ -33,6 +41,11 @@ pub enum Reason {
     },
     Stays {
         replicas: i32,
+    },
+    /// One of its metrics could not be read; the others may do. With the reason of the event that tells of it.
+    Unmeasured {
+        reason: &'static str,
+        why: String,
     },
     /// With the reason of the event that tells of it.
     Failed {
@@ -69,14 +82,32 @@ impl From<&Reason> for Line {
                 wanted,
                 allowed,
                 reason,
+                has_policies,
+                next_at,
             } => {
                 let why = match *reason {
-                    "TooFewReplicas" => "minReplicas",
-                    "TooManyReplicas" => "maxReplicas",
-                    _ => "the policies of its behavior, or how fast it may grow,",
+                    "TooFewReplicas" => format!("minReplicas does not allow {wanted}"),
+                    "TooManyReplicas" => format!("maxReplicas does not allow {wanted}"),
+                    _ if *has_policies => {
+                        format!("the policies of its behavior do not allow {wanted} yet")
+                    }
+                    _ => format!("it may not grow to {wanted} in one step"),
                 };
-                Line::waits(reason, format!("goes no further than {allowed}"))
-                    .because(format!("{why} does not allow {wanted}"))
+                match next_at {
+                    Some(_) => Line::waits(reason, format!("goes further than {allowed}")),
+                    None => Line::waits(reason, format!("goes no further than {allowed}")),
+                }
+                .because(why)
+                .until(*next_at)
+            }
+            Reason::TurnedOff { proposed, grows } => {
+                let (direction, field) = match grows {
+                    true => ("up", "scaleUp"),
+                    false => ("down", "scaleDown"),
+                };
+                Line::states("TurnedOff", format!("does not follow to {proposed}"))
+                    .because(format!("scaling {direction} is disabled"))
+                    .hint(format!("set .spec.behavior.{field}.selectPolicy"))
             }
             Reason::Scales { from, to } => Line::acts(
                 reasons::SCALES,
@@ -86,6 +117,9 @@ impl From<&Reason> for Line {
                 "Stays",
                 format!("keeps its target at {}", counted(*replicas, "replica")),
             ),
+            Reason::Unmeasured { reason, why } => {
+                Line::states(reason, "cannot read one of its metrics").because(why.clone())
+            }
             Reason::Failed { reason, why } => {
                 Line::waits(reason, "changes nothing").because(why.clone())
             }

@@ -62,6 +62,32 @@ fn says_what_was_read_and_what_holds_it() {
 }
 
 #[test]
+fn says_that_a_direction_is_turned_off() {
+    let hpa = |conditions: &str| {
+        let yaml = format!(
+            "
+kind: HorizontalPodAutoscaler
+metadata: {{name: web, namespace: shop}}
+spec: {{scaleTargetRef: {{kind: Deployment, name: web}}, maxReplicas: 9, behavior: {{scaleDown: {{selectPolicy: Disabled}}}}}}
+status: {{currentReplicas: 4, desiredReplicas: 4, conditions: [{{type: ScalingActive, status: 'True', reason: ValidMetricFound}}, {conditions}]}}"
+        );
+        crate::explain(&facts(&yaml)).verdict
+    };
+    let turned_off =
+        "keeps deployment/web at 4 replicas; fewer would do, and scaling down is disabled";
+    for conditions in [
+        "{type: AbleToScale, status: 'True', reason: ScaleDownStabilized}",
+        "{type: AbleToScale, status: 'True', reason: ReadyForNewScale}, {type: ScalingLimited, status: 'True', reason: ScaleDownLimit}",
+    ] {
+        assert_eq!(hpa(conditions), turned_off);
+    }
+    assert_eq!(
+        hpa("{type: AbleToScale, status: 'True', reason: ScaleUpStabilized}"),
+        "keeps deployment/web at 4 replicas; the stabilization window holds it there"
+    );
+}
+
+#[test]
 fn says_why_nothing_is_scaled() {
     check(
         CPU,
@@ -81,8 +107,8 @@ fn says_why_nothing_is_scaled() {
             Settled: does not scale deployment/web: scaling is disabled since the replica count of the target is zero
             wants 2 to 9 replicas of deployment/web
             wants cpu at 50% of what is requested
-            sees cpu could not be read
-            sees 0 replicas now"#]],
+            sees 0 replicas now
+            kubectl scale deployment/web --replicas=2 -n shop: turns autoscaling on again"#]],
     );
     check(
         CPU,
@@ -90,9 +116,7 @@ fn says_why_nothing_is_scaled() {
         expect![[r#"
         Progressing: has not been looked at yet: that happens every 15 seconds
         wants 2 to 9 replicas of deployment/web
-        wants cpu at 50% of what is requested
-        sees cpu could not be read
-        sees 0 replicas now"#]],
+        wants cpu at 50% of what is requested"#]],
     );
 }
 
@@ -118,8 +142,7 @@ lines: [{class: waits, reason: Unread, what: changes nothing, why: missing reque
             wants       1 to 9 replicas of deployment/web
                         cpu at 50% of what is requested
 
-            sees        cpu could not be read
-                        4 replicas now
+            sees        4 replicas now
 
             in the way  horizontalpodautoscaler/web: missing request for cpu in container nginx (of pod web-1)
 

@@ -104,6 +104,9 @@ pub(super) fn normalize(
     if let Some(at) = done.opens_at {
         text.push_str(&format!(", opens in {} s", at.since(now()).as_secs()));
     }
+    if let Some(at) = done.next_at {
+        text.push_str(&format!(", next in {} s", at.since(now()).as_secs()));
+    }
     text
 }
 

@@ -569,7 +569,37 @@ fn every_sentence_reads_well() {
     hpa.spec.max_replicas = 100;
     expect![[r"
         cpu resource utilization (percentage of request) asks for 32 replicas
-        goes no further than 8: the policies of its behavior, or how fast it may grow, does not allow 32
+        goes no further than 8: it may not grow to 32 in one step
         scales its target from 4 to 8"]]
-    .assert_eq(&lines(&run(&hpa, 4, pods("4000 4000 4000 4000"), &configuration())));
+    .assert_eq(&lines(&run(
+        &hpa,
+        4,
+        pods("4000 4000 4000 4000"),
+        &configuration(),
+    )));
+    let behavior = |rules: Value| Some(serde_json::from_value(rules).unwrap());
+    hpa.spec.behavior = behavior(json!({"scaleDown": {
+        "stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+    }}));
+    expect![[r"
+        cpu resource utilization (percentage of request) asks for 2 replicas
+        goes further than 3 at 1970-01-12T13:47:40Z: the policies of its behavior do not allow 2 yet
+        scales its target from 4 to 3"]]
+    .assert_eq(&lines(&run(
+        &hpa,
+        4,
+        pods("200 200 200 200"),
+        &configuration(),
+    )));
+    hpa.spec.behavior = behavior(json!({"scaleDown": {"selectPolicy": "Disabled"}}));
+    expect![[r"
+        cpu resource utilization (percentage of request) asks for 2 replicas
+        does not follow to 2: scaling down is disabled
+        keeps its target at 4 replicas"]]
+    .assert_eq(&lines(&run(
+        &hpa,
+        4,
+        pods("200 200 200 200"),
+        &configuration(),
+    )));
 }
