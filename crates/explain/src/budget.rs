@@ -5,7 +5,7 @@ use api::decision::{agree, counted};
 use api::kinds::{Pod, PodDisruptionBudget};
 use serde_json::Value;
 
-use crate::disruption::{allows_no_disruption, covers, is_healthy, is_written};
+use crate::disruption::{allows_no_disruption, covers, is_healthy, is_written, may_go_in_any_case};
 use crate::facts::Facts;
 use crate::help;
 use crate::json::{condition, number, text};
@@ -25,6 +25,9 @@ pub(crate) const KIND: Kind = Kind {
 pub(crate) fn explain(facts: &Facts, draft: &mut Draft<'_>) {
     let budget = &facts.object;
     draft.wants(wanted(budget));
+    if text(budget, "/spec/unhealthyPodEvictionPolicy") == "AlwaysAllow" {
+        draft.wants("pods that are not ready to go whenever they are evicted (AlwaysAllow)");
+    }
     let pods: Vec<&Value> = facts
         .of_kind("Pod")
         .filter(|pod| covers(budget, pod))
@@ -170,8 +173,17 @@ fn conclude(facts: &Facts, pods: &[&Value], draft: &mut Draft<'_>) {
         true => State::Stuck,
         false => State::Progressing,
     };
-    draft.conclude(
-        state,
-        format!("allows no evictions: {counts}; a drain waits"),
-    );
+    let may_go = pods.iter().filter(|pod| may_go_in_any_case(budget, pod));
+    let verdict = match may_go.count() {
+        0 => format!("allows no evictions: {counts}; a drain waits"),
+        all if all == pods.len() => {
+            format!("keeps no pod from being evicted, because none is ready: {counts}")
+        }
+        some => format!(
+            "allows no evictions of pods that are ready: {counts}; a drain waits, but not for {} that {} not",
+            counted(some, "pod"),
+            agree(some, "is", "are"),
+        ),
+    };
+    draft.conclude(state, verdict);
 }

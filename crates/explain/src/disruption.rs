@@ -53,8 +53,11 @@ pub(crate) fn explain(facts: &Facts, of: &Value, draft: &mut Draft<'_>) {
         .of_kind("PodDisruptionBudget")
         .filter(|budget| covers(budget, of))
         .collect();
+    // A workload stands for pods that are well.
+    let pods = Some(of).filter(|of| kind_of(of) == "Pod");
     for budget in &over {
-        draft.explanation.sees.extend(describe(facts, budget));
+        let line = describe(facts, budget, pods.as_slice());
+        draft.explanation.sees.extend(line);
     }
     if let [_, _, ..] = &*over {
         let count = over.len();
@@ -70,9 +73,11 @@ pub(crate) fn explain_node(facts: &Facts, draft: &mut Draft<'_>) {
     let on_it = |pod: &&Value| text(pod, "/spec/nodeName") == name;
     let pods: Vec<&Value> = facts.of_kind("Pod").filter(on_it).collect();
     for budget in facts.of_kind("PodDisruptionBudget") {
-        if pods.iter().any(|pod| covers(budget, pod)) {
+        let covered = pods.iter().filter(|pod| covers(budget, pod));
+        let covered: Vec<&Value> = covered.copied().collect();
+        if !covered.is_empty() {
             let namespace = text(budget, "/metadata/namespace");
-            let lines = describe(facts, budget).into_iter();
+            let lines = describe(facts, budget, &covered).into_iter();
             let lines = lines.map(|line| format!("in {namespace}, {line}"));
             draft.explanation.sees.extend(lines);
         }
@@ -103,8 +108,35 @@ pub(crate) fn is_written(budget: &Value) -> bool {
     number(budget, "/status/observedGeneration") > 0 || number(budget, "/status/expectedPods") > 0
 }
 
-fn describe(facts: &Facts, budget: &Value) -> Option<String> {
+/// May the pod be evicted whatever the budget allows, as the API server goes by it?
+pub(crate) fn may_go_in_any_case(budget: &Value, pod: &Value) -> bool {
+    let is_running = text(pod, "/status/phase") == "Running"
+        && text(pod, "/metadata/deletionTimestamp").is_empty();
+    !is_running || (!is_healthy(pod) && lets_unready_go(budget))
+}
+
+/// UPSTREAM: a pod that is not ready may go where the policy says so, or where enough others are healthy.
+fn lets_unready_go(budget: &Value) -> bool {
+    let (healthy, least) = (
+        number(budget, "/status/currentHealthy"),
+        number(budget, "/status/desiredHealthy"),
+    );
+    text(budget, "/spec/unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        || (least > 0 && healthy >= least)
+}
+
+/// `pods` are those that are asked about, if it is about some in particular.
+fn describe(facts: &Facts, budget: &Value, pods: &[&Value]) -> Option<String> {
     let name = facts.name_of(budget);
+    if !pods.is_empty() && pods.iter().all(|pod| may_go_in_any_case(budget, pod)) {
+        let (pods, are) = match pods.len() {
+            1 => ("the pod", "it is"),
+            _ => ("the pods", "they are"),
+        };
+        return Some(format!(
+            "{name} does not keep {pods} from being evicted, because {are} not ready"
+        ));
+    }
     if !is_written(budget) {
         return uncounted(facts, budget, &name);
     }

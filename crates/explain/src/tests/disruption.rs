@@ -152,7 +152,7 @@ fn a_budget_says_how_many_may_go_and_what_keeps_the_others() {
         "maxUnavailable: 1",
         "observedGeneration: 1, expectedPods: 2, currentHealthy: 1, desiredHealthy: 1, disruptionsAllowed: 0, disruptedPods: {c: '2024-01-01T00:00:00Z'}",
         expect![[r#"
-            Progressing: allows no evictions: 1 of 2 pods healthy, 1 must be; a drain waits
+            Progressing: allows no evictions of pods that are ready: 1 of 2 pods healthy, 1 must be; a drain waits, but not for 1 pod that is not
             wants at most 1 pod unavailable
             sees 2 pods are under it, 1 healthy
             sees the eviction of pod/c was allowed and is under way; it counts as gone for two minutes
@@ -207,6 +207,54 @@ fn a_budget_says_how_many_may_go_and_what_keeps_the_others() {
         sees its controller has not observed the last change of poddisruptionbudget/web yet (generation 1, observed 0)
         pod/b runs and is not ready"#]],
     );
+}
+
+#[test]
+fn pods_that_are_not_ready_may_go_where_the_policy_says_so() {
+    let status = "observedGeneration: 1, expectedPods: 3, currentHealthy: 1, desiredHealthy: 2, disruptionsAllowed: 0";
+    check_budget(
+        "minAvailable: 2",
+        status,
+        expect![[r#"
+            Progressing: allows no evictions: 1 of 3 pods healthy, 2 must be; a drain waits
+            wants at least 2 pods healthy
+            sees 2 pods are under it, 1 healthy
+            pod/b runs and is not ready"#]],
+    );
+    check_budget(
+        "minAvailable: 2, unhealthyPodEvictionPolicy: AlwaysAllow",
+        status,
+        expect![[r#"
+            Progressing: allows no evictions of pods that are ready: 1 of 3 pods healthy, 2 must be; a drain waits, but not for 1 pod that is not
+            wants at least 2 pods healthy
+            wants pods that are not ready to go whenever they are evicted (AlwaysAllow)
+            sees 2 pods are under it, 1 healthy
+            pod/b runs and is not ready"#]],
+    );
+    let pod = |phase: &str, ready: &str, policy: &str| {
+        let yaml = format!(
+            "
+kind: Pod
+metadata: {{name: a, namespace: shop, uid: a, labels: {{app: web}}}}
+spec: {{nodeName: node-1}}
+status: {{phase: {phase}, conditions: [{{type: Ready, status: '{ready}'}}]}}
+---
+kind: PodDisruptionBudget
+metadata: {{name: web, namespace: shop}}
+spec: {{minAvailable: 2, unhealthyPodEvictionPolicy: {policy}, selector: {{}}}}
+status: {{{status}}}"
+        );
+        let told = crate::explain(&facts(&yaml));
+        let mut lines = told.sees.into_iter();
+        lines.find(|line| line.contains("budget")).unwrap()
+    };
+    let waits = "poddisruptionbudget/web allows no evictions now: 1 pod is healthy and 2 must be; a drain waits";
+    let goes =
+        "poddisruptionbudget/web does not keep the pod from being evicted, because it is not ready";
+    assert_eq!(pod("Running", "True", "AlwaysAllow"), waits);
+    assert_eq!(pod("Running", "False", "IfHealthyBudget"), waits);
+    assert_eq!(pod("Running", "False", "AlwaysAllow"), goes);
+    assert_eq!(pod("Pending", "False", "IfHealthyBudget"), goes);
 }
 
 #[test]
