@@ -43,6 +43,9 @@ pub struct Evicted {
     /// Nothing recreates it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
+    /// What manages it, if that is not simulated: `rollout/web`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub managed_by: String,
     /// It has data in emptyDir volumes, which is lost.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub loses_data: bool,
@@ -53,6 +56,7 @@ pub(crate) fn drains(run: &Run) -> Vec<Drain> {
 }
 
 fn drain(run: &Run, one: &Draining) -> Drain {
+    let managed_by = |key| run.world.managed_elsewhere(key).unwrap_or_default();
     let pod = |(key, leaving): (&api::Key, &Leaving)| Evicted {
         pod: format!("pod/{}", key.name),
         namespace: key.namespace.to_string(),
@@ -66,7 +70,8 @@ fn drain(run: &Run, one: &Draining) -> Drain {
             .as_ref()
             .map_or(String::new(), |(_, why)| why.clone()),
         stays_for: leaving.stays_for.clone().unwrap_or_default(),
-        bare: leaving.is_bare,
+        bare: leaving.is_bare && managed_by(key).is_empty(),
+        managed_by: managed_by(key),
         loses_data: leaving.loses_data && leaving.stays_for.is_none(),
     };
     Drain {
@@ -156,9 +161,10 @@ impl Drain {
                     Some(since) => format!("is evicted after waiting {}", duration(at - since)),
                     None => "is evicted".to_owned(),
                 };
-                let why = match pod.bare {
-                    true => "not managed by a controller; nothing will recreate it".to_owned(),
-                    false => String::new(),
+                let why = match (pod.bare, &*pod.managed_by) {
+                    (true, _) => "not managed by a controller; nothing will recreate it".to_owned(),
+                    (false, "") => String::new(),
+                    (false, by) => format!("managed by {by}, which is not simulated"),
                 };
                 entries.push(of(at, what, why));
             }
@@ -194,6 +200,13 @@ impl Drain {
             if pod.bare {
                 let text = "is not managed by a controller: nothing recreates it, and kubectl drain asks for --force";
                 found.push(of(WarningKind::NotRecreated, pod, text.to_owned(), pod.at));
+            }
+            if !pod.managed_by.is_empty() {
+                let by = &pod.managed_by;
+                let text = format!(
+                    "is managed by {by}, which is not simulated: nothing recreates it here"
+                );
+                found.push(of(WarningKind::NotRecreated, pod, text, pod.at));
             }
             if pod.loses_data {
                 let text = "loses what it has in emptyDir volumes, and kubectl drain asks for --delete-emptydir-data";

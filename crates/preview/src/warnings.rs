@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Setup;
+use crate::drain::Leaving;
 use crate::facts::{self, Gathered};
 use crate::log::Noted;
 use crate::report::{Workload, label, seconds};
@@ -113,6 +114,12 @@ fn never_finishes(
             }
         })
         .collect();
+    // What was to be there and is drained away for good is told of for itself.
+    let is_gone = |pod: &Leaving| pod.is_bare && pod.evicted.is_some();
+    let drained = run.drains.all();
+    if drained.iter().any(|one| one.pods.values().any(is_gone)) {
+        return found;
+    }
     if found.is_empty() && workloads.iter().all(|one| one.completes) {
         return vec![Warning {
             kind: WarningKind::NeverFinishes,

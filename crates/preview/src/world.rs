@@ -1,9 +1,10 @@
 //! A small world on a virtual clock: a copy of a cluster, or an empty one.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Clock, Rng, Time};
+use api::{Clock, Key, Rng, Time};
 use apiserver::{ApiServer, Options as ServerOptions};
 use bytes::Bytes;
 use client::{Client, Transport};
@@ -11,6 +12,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use manager::run::Manager;
 use manager::{Command, Options};
+use parking_lot::Mutex;
 use runtime::stop::Stopper;
 use runtime::{Decisions, Informers, Stop, Task, spawn};
 use serde::Deserialize;
@@ -24,6 +26,8 @@ pub(crate) struct World {
     pub(crate) server: ApiServer,
     rng: Rng,
     running: Vec<(Stopper, Task<()>)>,
+    /// Pods whose controller was not copied, and what that is: `rollout/web`.
+    managed_elsewhere: Mutex<BTreeMap<Key, String>>,
 }
 
 impl World {
@@ -48,6 +52,7 @@ impl World {
             server,
             rng,
             running: Vec::new(),
+            managed_elsewhere: Mutex::default(),
         }
     }
 
@@ -64,12 +69,20 @@ impl World {
             .partition(|object| object["kind"] == "CustomResourceDefinition");
         let mut problems = Vec::new();
         for mut object in definitions.into_iter().chain(others) {
+            if let Some((pod, controller)) = unknown_controller(&object, &known) {
+                self.managed_elsewhere.lock().insert(pod, controller);
+            }
             drop_unknown_owners(&mut object, &known);
             if let Err(problem) = self.server.restore(object) {
                 problems.push(problem.to_string());
             }
         }
         problems
+    }
+
+    /// What manages a pod, if it is something that was not copied.
+    pub(crate) fn managed_elsewhere(&self, pod: &Key) -> Option<String> {
+        self.managed_elsewhere.lock().get(pod).cloned()
     }
 
     /// The server for those who take part; events that are no warnings are not stored.
@@ -160,9 +173,39 @@ fn drop_unknown_owners(object: &mut Value, known: &std::collections::BTreeSet<St
     }
 }
 
+/// A pod, and the controller that it names and that is not known.
+fn unknown_controller(
+    object: &Value,
+    known: &std::collections::BTreeSet<String>,
+) -> Option<(Key, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+    let is_pod = object["kind"] == "Pod";
+    if !is_pod || known.contains(&text(&controller["uid"])) {
+        return None;
+    }
+    let meta = &object["metadata"];
+    let pod = Key::new(&text(&meta["namespace"]), &text(&meta["name"]));
+    let (kind, name) = (text(&controller["kind"]), text(&controller["name"]));
+    Some((pod, format!("{}/{name}", kind.to_lowercase())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_whose_controller_was_not_copied_is_managed_elsewhere() {
+        let owner = |uid: &str| serde_json::json!({"kind": "Rollout", "name": "web", "uid": uid, "controller": true});
+        let pod = |uid: &str| serde_json::json!({"kind": "Pod", "metadata": {"namespace": "shop", "name": "a", "ownerReferences": [owner(uid)]}});
+        let known = std::collections::BTreeSet::from(["here".to_owned()]);
+        let elsewhere = Some((Key::new("shop", "a"), "rollout/web".to_owned()));
+        assert_eq!(unknown_controller(&pod("gone"), &known), elsewhere);
+        assert_eq!(unknown_controller(&pod("here"), &known), None);
+        let bare = serde_json::json!({"kind": "Pod", "metadata": {"name": "a"}});
+        assert_eq!(unknown_controller(&bare, &known), None);
+    }
 
     #[test]
     fn an_event_is_normal_by_its_type_whatever_else_it_says() {

@@ -121,6 +121,29 @@ fn check_drain(setup: &Setup, expected: Expect) {
 }
 
 #[test]
+fn a_pod_that_nobody_recreates_is_told_of_and_nothing_else() {
+    let bare = "
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: bare, namespace: shop}
+spec: {nodeName: node-0, containers: [{name: c, image: web}]}
+";
+    let manifests = deployment("web:1", 2, "") + bare;
+    let mut setup = setup("", &manifests);
+    setup.nodes = Some(2);
+    setup.drain = vec!["node-0".to_owned()];
+    check_drain(
+        &setup,
+        expect![[r#"
+        node/node-0 is drained after 11s, 1s after the drain began, and what ran there does not all run again
+        10 you drain it
+        11 is drained
+        is not managed by a controller: nothing recreates it, and kubectl drain asks for --force"#]],
+    );
+}
+
+#[test]
 fn manifests_are_complete_before_the_drain_begins() {
     let manifests = deployment("web:1", 4, "  minReadySeconds: 90\n") + &budget(3);
     let mut setup = setup("", &manifests);
