@@ -47,8 +47,9 @@ impl Shares {
     }
 
     fn taken_by(&self, node: &Node) -> impl Iterator<Item = u128> {
-        let range = Cidr::parse(&node.spec.pod_cidr);
-        let part = range.and_then(|range| self.pods?.index_of(&range.nth(0)));
+        let ranges = node.spec.pod_cidrs.iter();
+        let mut ranges = ranges.filter_map(|range| Cidr::parse(range));
+        let part = ranges.find_map(|range| self.pods?.index_of(&range.nth(0)));
         let address = node.internal_ip().parse().ok();
         let address = address.and_then(|address| node_addresses().index_of(&address));
         let part = part.map(|offset| offset >> NODE_HOST_BITS);
@@ -70,7 +71,7 @@ impl Shares {
         });
         let range = self
             .pods
-            .filter(|_| node.spec.pod_cidr.is_empty())
+            .filter(|_| node.spec.pod_cidrs.is_empty())
             .and_then(|pods| pods.part(self.of(node, nodes), NODE_HOST_BITS));
         if let Some(range) = range {
             let range = range.to_string();
