@@ -104,9 +104,6 @@ pub(super) fn normalize(
     if let Some(at) = done.opens_at {
         text.push_str(&format!(", opens in {} s", at.since(now()).as_secs()));
     }
-    if let Some(at) = done.next_at {
-        text.push_str(&format!(", next in {} s", at.since(now()).as_secs()));
-    }
     text
 }
 
@@ -379,4 +376,59 @@ fn memory_stays_bounded() {
         downs,
     } = memory;
     assert!(proposals.len() < 30 && ups.len() < 10 && downs.len() < 10);
+}
+
+/// How far it goes now, and after how many seconds its policies let it go on.
+fn goes_on(case: &Case<'_>, from: i32, proposed: i32) -> (i32, Option<u64>) {
+    let behavior = Behavior {
+        scale_up: (!case.up.is_empty()).then(|| rules(case.up)),
+        scale_down: (!case.down.is_empty()).then(|| rules(case.down)),
+    };
+    let mut memory = Memory {
+        proposals: past(case.proposals),
+        ups: past(case.ups),
+        downs: past(case.downs),
+    };
+    let bounds = Bounds {
+        least: 1,
+        most: 1000,
+        current: from,
+        downscale_window: Duration::ZERO,
+    };
+    let done = memory.normalize(Some(&behavior), proposed, bounds, now());
+    let next_at = done.next_at.map(|at| at.since(now()).as_secs());
+    (done.replicas, next_at)
+}
+
+#[test]
+fn policies_say_when_they_let_it_go_on() {
+    let up = Case {
+        up: "Pods:4/60",
+        ..NO_CASE
+    };
+    assert_eq!(goes_on(&up, 1, 100), (5, Some(60)), "after this step");
+    assert_eq!(goes_on(&up, 1, 3), (3, None), "it is not held");
+    let grown = Case { ups: "4@20", ..up };
+    assert_eq!(goes_on(&grown, 5, 100), (5, Some(40)), "after the last one");
+    // The one whose period is over first lets it go on, or the one that allows least.
+    let policies = |select| Case {
+        up: select,
+        ups: "4@20",
+        ..NO_CASE
+    };
+    let either = policies("Pods:4/60 Pods:4/30");
+    assert_eq!(goes_on(&either, 5, 100), (5, Some(10)));
+    let both = policies("select=Min Pods:4/60 Pods:4/30");
+    assert_eq!(goes_on(&both, 5, 100), (5, Some(40)));
+    let down = Case {
+        down: "Pods:2/60",
+        downs: "2@50",
+        ..NO_CASE
+    };
+    assert_eq!(goes_on(&down, 8, 1), (8, Some(10)));
+    let off = Case {
+        down: "select=Disabled",
+        ..NO_CASE
+    };
+    assert_eq!(goes_on(&off, 8, 1), (8, None), "nothing ever does");
 }
