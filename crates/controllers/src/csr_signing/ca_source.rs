@@ -173,10 +173,8 @@ impl CaProvider {
     /// Why nothing could be signed now: no authority could be read yet, or it has ended. One that was good is not read again
     /// for this.
     pub fn fault(&self, now: Time) -> Option<String> {
-        let held = self.held.lock();
-        let held = held.as_ref().map(|held| held.authority.clone());
-        let authority = held.map_or_else(|| self.current(), Ok);
-        match authority {
+        let held = self.held.lock().as_ref().map(|held| held.authority.clone());
+        match held.map_or_else(|| self.current(), Ok) {
             Ok(authority) => {
                 let refusal = validity(now, Duration::ZERO, authority.not_after).err();
                 refusal.map(|refusal| refusal.to_string())
