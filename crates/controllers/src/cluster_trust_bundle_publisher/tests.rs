@@ -206,7 +206,7 @@ async fn lookups_are_counted_by_status_code() {
     let measured = measured(&metrics);
     let client = World::new().await.client;
     let missing = client.get(&Namespace::TYPE, "", "none").await.err();
-    let bad = client.create(&Namespace::TYPE, "", "{}").await.err();
+    let bad = client.create(&Namespace::TYPE, "", "{").await.err();
     let no_answer = client::Error::InvalidRequest("test".to_owned());
     measured.on_sync(Instant::now(), None);
     for error in [missing.as_ref(), bad.as_ref(), Some(&no_answer)] {
