@@ -56,7 +56,7 @@ pub(crate) fn drains(run: &Run) -> Vec<Drain> {
 }
 
 fn drain(run: &Run, one: &Draining) -> Drain {
-    let managed_by = |key| run.world.managed_elsewhere(key).unwrap_or_default();
+    let managed_by = |key: &api::Key| run.world.managed_elsewhere(key).unwrap_or_default();
     let pod = |(key, leaving): (&api::Key, &Leaving)| Evicted {
         pod: format!("pod/{}", key.name),
         namespace: key.namespace.to_string(),
