@@ -120,7 +120,8 @@ fn a_stub_is_signed_by_a_key_that_can_be_certified() {
         stub(&forged),
         format!("{path}: Invalid value: invalid signature")
     );
-    let rsa = include_str!("../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
+    let rsa =
+        include_str!("../../../../controllers/src/service_account_token/testdata/rsa_pkcs8.pem");
     assert_eq!(
         faults(&[(
             "stubPKCS10Request",
@@ -134,7 +135,7 @@ fn a_stub_is_signed_by_a_key_that_can_be_certified() {
     let unknown = "MIHDMGsCAQAwDDEKMAgGA1UEAwwBYTBWMBAGByqGSM49AgEGBSuBBAAKA0IABAMBcTZM3xE2lmtoj7HlYvDq/Mof3/MY4FeGGHQzDRTBHQq1jnCD8eLrQr/nE26BoNsLJYAyg31sulioNShOKemgADAKBggqhkjOPQQDAgNIADBFAiAnnIwgs366v2dJ4hxoGM+VOPTHlqZ5FkBtMYRa2PCRawIhAJ10SXQYLKD7zFK/4/dolAWQQsXlHRMUYaYtp69n/5eH";
     assert_eq!(faults(&[("stubPKCS10Request", json!(unknown))]), malformed);
     // In the order of this file: P-224, and P-521 with SHA-512.
-    let by_curve = blocks(include_str!("../../../keys/src/testdata/ecdsa.pem"));
+    let by_curve = blocks(include_str!("../../../../keys/src/testdata/ecdsa.pem"));
     assert_eq!(stub(&by_curve[15].der), "");
     assert_eq!(
         stub(&by_curve[0].der),

@@ -55,12 +55,12 @@ async fn forbid_waits_for_a_job_whose_start_was_never_noted() {
 // Upstream: TestControllerV2JobAlreadyExistsButNotInActiveStatus, with a cache that has not seen the job either.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_there_already_is_noted_as_started() {
-    let build = |context: &_| controller(context, 1, Zone::UTC);
+    let build = |context: &_| controller(context, 1);
     let lagging = crate::lagging::<CronJob>(cron_job(json!({})), Gates::default(), build).await;
     pass(65).await;
     lagging.world.refuse("PUT", "/status", 500, 1);
     assert!(lagging.reconcile("hello").await.is_err());
-    let fresh = controller(&lagging.world.context(), 1, Zone::UTC);
+    let fresh = controller(&lagging.world.context(), 1);
     fresh
         .reconcile(&Key::new("default", "hello"))
         .await
