@@ -122,6 +122,16 @@ fn bad_input_is_named_with_its_place() {
         assert!(told.contains(expected), "{file}: {told}");
     };
     check(
+        "good.yaml",
+        &["--empty", "--fail-image", "web:2"],
+        "--fail-image web:2: nothing here has a container with this image",
+    );
+    check(
+        "good.yaml",
+        &["-f", "https://example.com/web.yaml"],
+        "write `curl -sL https://example.com/web.yaml | steersman preview -f -`",
+    );
+    check(
         "broken.yaml",
         &[],
         "broken.yaml: line 2: mapping values are not allowed",

@@ -111,7 +111,7 @@ fn what_is_forgotten_is_gone_and_what_is_not_ours_stays() {
     std::fs::write(dir.join("notes.txt"), "mine").unwrap();
     let said = home.succeed(&["down", "--name=dev", "--forget", "--yes"]);
     assert!(
-        said.contains("has what is not ours and stays: notes.txt"),
+        said.contains("stays, because it holds other files: notes.txt"),
         "{said}"
     );
     let left = std::fs::read_dir(dir)
