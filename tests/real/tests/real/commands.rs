@@ -113,7 +113,8 @@ fn a_person_gets_a_control_plane_and_nothing_of_it_stays() {
     let place = Path::new(kubeconfig).parent().unwrap().to_owned();
     let name = place.display().to_string();
     assert!(somebody_runs_with(&name), "nobody runs in {name}");
-    bed.signal("INT").unwrap();
+    // As Ctrl-C, but for tests that a shell runs in the background: there SIGINT is ignored by all that they start.
+    bed.signal("TERM").unwrap();
     wait::until("everything to end", PATIENCE, || {
         Ok(match (somebody_runs_with(&name), place.exists()) {
             (false, false) => Seen::Ready(()),
